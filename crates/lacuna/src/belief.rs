@@ -1,0 +1,218 @@
+//! What decoding needs of a distribution over the vocabulary, and how it is taken from a row of logits.
+
+use crate::{Draw, Error, Result, Row, Token};
+
+/// The model's belief about one position.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Belief {
+    /// The token to commit, if this position is committed.
+    pub token: Token,
+    /// The probability of `token`.
+    pub probability: f64,
+    /// The largest probability.
+    pub first: f64,
+    /// The second largest probability.
+    pub second: f64,
+    /// The entropy in nats.
+    pub entropy: f64,
+    /// KL(this ‖ the distribution kept before), if the row was remembered and there was one ([`Row::remember`]).
+    pub divergence: Option<f64>,
+    /// The probability of the witness, if one was named ([`Row::witness`]).
+    pub witness: Option<f64>,
+}
+
+/// How a row of logits is looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lens {
+    /// How the token is chosen.
+    pub choice: Choice,
+    /// Tokens that are never chosen and have no probability. The mask token always belongs here.
+    pub suppressed: Vec<Token>,
+    /// Tokens that can be chosen, but whose confidence is zero, so that positions that want them wait
+    /// (LLaDA's `confidence_eos_eot_inf`).
+    pub deferred: Vec<Token>,
+}
+
+/// How a token is chosen from a distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Choice {
+    /// The most probable token, the lower id of equals.
+    #[default]
+    Greedy,
+    /// LLaDA's: the token is drawn at this temperature, its confidence is taken without.
+    Gumbel {
+        /// Above 0; at 1 tokens are drawn from the model's own distribution.
+        temperature: f64,
+    },
+    /// Dream's: everything, confidence and entropy too, is taken from the tempered and truncated distribution.
+    Nucleus {
+        /// 0 takes the most probable token.
+        temperature: f64,
+        /// Keep the most probable tokens until their probabilities exceed this; 1 keeps all.
+        top_p: f64,
+        /// Keep this many tokens; 0 keeps all.
+        top_k: usize,
+    },
+}
+
+/// A distribution kept from one step to the next.
+#[derive(Clone, Debug)]
+pub struct Previous {
+    logits: Vec<f32>,
+    log_total: f64,
+}
+
+impl Row<'_> {
+    /// The belief that a row of logits holds: the reference for every predictor.
+    ///
+    /// `logits` is used up. `previous` is the distribution kept for this row's run and position; it is compared with and
+    /// replaced if the row is to be remembered.
+    pub fn believe(&self, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
+        let not_finite = || Error::NotFinite { position: self.place.position() };
+        if logits.iter().any(|logit| logit.is_nan()) {
+            return Err(not_finite());
+        }
+        silence(logits, &self.lens.suppressed);
+        let token = self.lens.choice.choose(logits, self.draw);
+        silence(logits, &self.lens.deferred);
+
+        let Shape { first, second, log_total, entropy } = Shape::of(logits);
+        if !log_total.is_finite() {
+            return Err(not_finite());
+        }
+        let probability = |token: Token| (f64::from(logits[token as usize]) - log_total).exp();
+        let mut belief = Belief {
+            token,
+            probability: probability(token),
+            first: (first - log_total).exp(),
+            second: (second - log_total).exp(),
+            entropy,
+            divergence: None,
+            witness: self.witness.map(probability),
+        };
+        if self.remember {
+            belief.divergence = previous.as_ref().map(|previous| divergence(logits, log_total, previous));
+            *previous = Some(Previous { logits: logits.to_vec(), log_total });
+        }
+        Ok(belief)
+    }
+}
+
+impl Choice {
+    /// The temperature; 0 if the choice is greedy.
+    pub fn temperature(self) -> f64 {
+        match self {
+            Choice::Greedy => 0.0,
+            Choice::Gumbel { temperature } | Choice::Nucleus { temperature, .. } => temperature,
+        }
+    }
+
+    /// Chooses a token. Tempering and truncation, where the choice has them, stay in `logits`.
+    fn choose(self, logits: &mut [f32], draw: Draw) -> Token {
+        match self {
+            Choice::Greedy => argmax(logits, |logit, _| f64::from(logit)),
+            Choice::Gumbel { temperature } => {
+                argmax(logits, |logit, token| f64::from(logit) + temperature * draw.gumbel(token as u64))
+            }
+            Choice::Nucleus { temperature, top_p, top_k } => {
+                if temperature > 0.0 {
+                    logits.iter_mut().for_each(|logit| *logit = (f64::from(*logit) / temperature) as f32);
+                }
+                truncate(logits, top_p, top_k);
+                if temperature > 0.0 {
+                    argmax(logits, |logit, token| f64::from(logit) + draw.gumbel(token as u64))
+                } else {
+                    argmax(logits, |logit, _| f64::from(logit))
+                }
+            }
+        }
+    }
+}
+
+/// The two largest logits, the logarithm of the sum of exponentials, and the entropy of a row.
+struct Shape {
+    first: f64,
+    second: f64,
+    log_total: f64,
+    entropy: f64,
+}
+
+impl Shape {
+    fn of(logits: &[f32]) -> Self {
+        let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
+        for &logit in logits {
+            if logit > first {
+                (first, second) = (logit, first);
+            } else if logit > second {
+                second = logit;
+            }
+        }
+        let (first, second) = (f64::from(first), f64::from(second));
+        let (mut total, mut weighted) = (0.0, 0.0);
+        for &logit in logits {
+            let below = f64::from(logit) - first;
+            // Below this, exp is too small to count in either sum, and −∞ · 0 would be NaN.
+            if below > -700.0 {
+                let weight = below.exp();
+                total += weight;
+                weighted += below * weight;
+            }
+        }
+        Self { first, second, log_total: first + total.ln(), entropy: (total.ln() - weighted / total).max(0.0) }
+    }
+}
+
+fn silence(logits: &mut [f32], tokens: &[Token]) {
+    for &token in tokens {
+        logits[token as usize] = f32::NEG_INFINITY;
+    }
+}
+
+fn argmax(logits: &[f32], weight: impl Fn(f32, usize) -> f64) -> Token {
+    let mut best = (f64::NEG_INFINITY, 0);
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > f32::NEG_INFINITY {
+            let weight = weight(logit, token);
+            if weight > best.0 {
+                best = (weight, token);
+            }
+        }
+    }
+    best.1 as Token
+}
+
+/// Dream's truncation: first top-p, which keeps the token that crosses the bound, then top-k, which keeps equals of the last.
+fn truncate(logits: &mut [f32], top_p: f64, top_k: usize) {
+    if top_p >= 1.0 && top_k == 0 {
+        return;
+    }
+    let mut ranked: Vec<f32> = logits.to_vec();
+    ranked.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut kept = ranked.len();
+    if top_p < 1.0 {
+        let log_total = Shape::of(logits).log_total;
+        let mut mass = 0.0;
+        let fits = |logit: &&f32| {
+            let open = mass <= top_p;
+            mass += (f64::from(**logit) - log_total).exp();
+            open
+        };
+        kept = ranked.iter().take_while(fits).count().max(1);
+    }
+    if top_k > 0 {
+        kept = kept.min(top_k);
+    }
+    let floor = ranked[kept - 1];
+    logits.iter_mut().filter(|logit| **logit < floor).for_each(|logit| *logit = f32::NEG_INFINITY);
+}
+
+/// KL(now ‖ previous) as KLASS's code has it: 1e-12 inside both logarithms.
+fn divergence(logits: &[f32], log_total: f64, previous: &Previous) -> f64 {
+    const FLOOR: f64 = 1e-12;
+    let terms = logits.iter().zip(&previous.logits).map(|(&now, &before)| {
+        let p = (f64::from(now) - log_total).exp();
+        let q = (f64::from(before) - previous.log_total).exp();
+        if p > 0.0 { p * ((p + FLOOR).ln() - (q + FLOOR).ln()) } else { 0.0 }
+    });
+    terms.sum()
+}

@@ -1,0 +1,111 @@
+//! The text with its gaps.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// A token id.
+pub type Token = u32;
+
+/// A sequence of tokens, some of them masked.
+///
+/// The positions that are masked at the start are its *gaps*: only they are ever written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canvas {
+    tokens: Vec<Token>,
+    gaps: Vec<bool>,
+    mask: Token,
+}
+
+impl Canvas {
+    /// A canvas whose gaps are the positions that hold `mask`.
+    pub fn new(tokens: Vec<Token>, mask: Token) -> Result<Self> {
+        let gaps: Vec<bool> = tokens.iter().map(|&token| token == mask).collect();
+        if !gaps.contains(&true) {
+            return Err(Error::NoGaps);
+        }
+        Ok(Self { tokens, gaps, mask })
+    }
+
+    /// A prompt followed by `length` masks.
+    pub fn with_tail(prompt: &[Token], length: usize, mask: Token) -> Result<Self> {
+        let mut tokens = prompt.to_vec();
+        tokens.resize(prompt.len() + length, mask);
+        Self::new(tokens, mask)
+    }
+
+    /// All tokens, the mask token where undecided.
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
+    /// How many positions there are.
+    #[allow(clippy::len_without_is_empty, reason = "a canvas has at least one gap")]
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The token that stands for "undecided".
+    pub fn mask(&self) -> Token {
+        self.mask
+    }
+
+    /// Whether `position` is undecided.
+    pub fn is_masked(&self, position: usize) -> bool {
+        self.tokens[position] == self.mask
+    }
+
+    /// Whether `position` was masked at the start.
+    pub fn is_gap(&self, position: usize) -> bool {
+        self.gaps[position]
+    }
+
+    /// The undecided positions, ascending.
+    pub fn masked(&self) -> impl Iterator<Item = usize> + '_ {
+        self.masked_before(self.len())
+    }
+
+    /// The undecided positions before `end`, ascending.
+    pub fn masked_before(&self, end: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..end).filter(|&position| self.is_masked(position))
+    }
+
+    /// The positions that were masked at the start, ascending.
+    pub fn gaps(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.len()).filter(|&position| self.is_gap(position))
+    }
+
+    /// From the first gap to behind the last one.
+    pub fn span(&self) -> Range<usize> {
+        let first = self.gaps().next().expect("a canvas has a gap");
+        let last = self.gaps().last().expect("a canvas has a gap");
+        first..last + 1
+    }
+
+    /// Decides a gap.
+    pub fn commit(&mut self, position: usize, token: Token) {
+        assert!(self.gaps[position] && token != self.mask, "only gaps are written, and never with a mask");
+        self.tokens[position] = token;
+    }
+
+    /// Makes a gap undecided again.
+    pub fn reopen(&mut self, position: usize) {
+        assert!(self.gaps[position], "only gaps are reopened");
+        self.tokens[position] = self.mask;
+    }
+}
+
+/// The part of the canvas that is being decoded.
+///
+/// Blocks are decoded from left to right; a step may fill every masked position before the block's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Which block this is, from 0.
+    pub index: usize,
+    /// Its positions.
+    pub range: Range<usize>,
+    /// How many steps it has seen.
+    pub step: usize,
+}

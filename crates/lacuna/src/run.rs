@@ -1,0 +1,264 @@
+//! One canvas on its way from masks to text.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{
+    Block, Canvas, Delta, Description, Error, Guide, Lens, Observation, Predictor, Result, Source, Step, Strategy,
+    Token, Trace, View,
+};
+
+/// What a run can be told beside its strategy.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How tokens are chosen. The mask token is suppressed in any case.
+    pub lens: Lens,
+    /// Tokens that end the text. When one of them is decided and so is everything before it, the run stops: what is still
+    /// masked behind it could not change the text. Empty: never.
+    pub stop: Vec<Token>,
+    /// Classifier-free guidance: 0 is none. It costs a second forward for each step, of the canvas without its prompt.
+    pub guidance: f32,
+    /// Where random draws start from.
+    pub seed: u64,
+}
+
+/// A canvas, the strategy that decodes it, and everything that has happened so far.
+///
+/// A run is stepped from outside, alone ([`Run::step`]) or together with others ([`step`]).
+#[derive(Debug)]
+pub struct Run {
+    id: u64,
+    canvas: Canvas,
+    strategy: Strategy,
+    options: Options,
+    blocks: Vec<Range<usize>>,
+    block: Block,
+    trace: Trace,
+    forwards: usize,
+    rows_read: usize,
+    finished: bool,
+    unguided: Vec<Token>,
+    shadows: Vec<usize>,
+}
+
+static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
+
+impl Run {
+    /// A run that decodes `blocks` of the canvas, one after the other; [`split`] makes them. Everything that `model` cannot
+    /// do for this strategy is refused here.
+    pub fn new(
+        canvas: Canvas,
+        blocks: Vec<Range<usize>>,
+        strategy: Strategy,
+        mut options: Options,
+        model: &Description,
+    ) -> Result<Self> {
+        check(&canvas, &strategy, &options, model)?;
+        options.lens.suppressed.push(canvas.mask());
+        let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| canvas.is_gap(p))).collect();
+        let covered = blocks.last().map_or(0, |range| range.end);
+        assert!(covered >= canvas.span().end, "the blocks reach the last gap");
+        let mut run = Self {
+            id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
+            trace: Trace { start: canvas.clone(), deltas: Vec::new() },
+            block: Block { index: 0, range: blocks[0].clone(), step: 0 },
+            canvas,
+            strategy,
+            options,
+            blocks,
+            forwards: 0,
+            rows_read: 0,
+            finished: false,
+            unguided: Vec::new(),
+            shadows: Vec::new(),
+        };
+        run.enter(0)?;
+        Ok(run)
+    }
+
+    /// The canvas as it stands.
+    pub fn canvas(&self) -> &Canvas {
+        &self.canvas
+    }
+
+    /// What has happened so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// How many forward passes of the model it has taken (NFE).
+    pub fn forwards(&self) -> usize {
+        self.forwards
+    }
+
+    /// How many rows of the model's output were read.
+    pub fn rows_read(&self) -> usize {
+        self.rows_read
+    }
+
+    /// Whether there is nothing left to do.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Takes one step alone and returns what it changed.
+    pub fn step(&mut self, predictor: &mut dyn Predictor) -> Result<&Delta> {
+        step(&mut [&mut *self], predictor)?;
+        Ok(self.trace.deltas.last().expect("a step was taken"))
+    }
+
+    fn guided(&self) -> bool {
+        self.options.guidance > 0.0
+    }
+
+    /// Begins the block with this index.
+    fn enter(&mut self, index: usize) -> Result<()> {
+        self.block = Block { index, range: self.blocks[index].clone(), step: 0 };
+        self.strategy.pace.enter(self.canvas.masked_before(self.block.range.end).count(), self.blocks.len())?;
+        if let Some(revision) = &mut self.strategy.revision {
+            revision.enter();
+            if revision.shadows() {
+                self.shadows = self.block.range.clone().filter(|&position| self.canvas.is_gap(position)).collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// The canvases to show the model: this one, and with guidance the same without its prompt.
+    fn views(&mut self) -> impl Iterator<Item = View<'_>> {
+        let canvas = &self.canvas;
+        let guided = self.options.guidance > 0.0;
+        if guided {
+            let shown = |position| if canvas.is_gap(position) { canvas.tokens()[position] } else { canvas.mask() };
+            self.unguided = (0..canvas.len()).map(shown).collect();
+        }
+        let (run, shadows) = (self.id, self.shadows.as_slice());
+        let attention = self.strategy.order.attention();
+        let unguided = guided.then_some(View { run, tokens: &self.unguided, attention: &[], shadows });
+        std::iter::once(View { run, tokens: canvas.tokens(), attention, shadows }).chain(unguided)
+    }
+
+    /// One step, after a forward pass in which this run was view number `view` and showed `seen`.
+    fn advance(&mut self, view: usize, seen: &Observation, predictor: &mut dyn Predictor) -> Result<()> {
+        let next = self.blocks.get(self.block.index + 1);
+        let candidates: Vec<usize> = self.canvas.masked_before(self.block.range.end).collect();
+        let Strategy { order, pace, revision, order_temperature, .. } = &mut self.strategy;
+        let mut step = Step {
+            canvas: &self.canvas,
+            block: &self.block,
+            seen,
+            predictor: &mut *predictor,
+            lens: &self.options.lens,
+            view,
+            guide: (self.options.guidance > 0.0).then_some(Guide { view: view + 1, scale: self.options.guidance }),
+            remember: pace.compares(),
+            seed: self.options.seed,
+            number: self.trace.deltas.len(),
+            read: HashMap::new(),
+        };
+
+        let ranking = step.rank(order.as_ref(), *order_temperature, candidates)?;
+        let chosen = pace.choose(&ranking, &mut step)?;
+        let committed = step.commit(&chosen, &ranking)?;
+        let complete = chosen.len() == ranking.positions().len();
+        let reopened = match revision {
+            Some(revision) => revision.reopen(&chosen, complete, &mut step)?,
+            None => Vec::new(),
+        };
+        let complete = complete && reopened.is_empty();
+        if let Some(next) = next.filter(|_| complete) {
+            let masked: Vec<usize> = next.clone().filter(|&position| self.canvas.is_masked(position)).collect();
+            pace.foresee(&masked, &mut step)?;
+        }
+
+        self.rows_read += step.read.len() * (1 + usize::from(step.guide.is_some()));
+        self.forwards += 1 + usize::from(step.guide.is_some());
+        let delta = Delta { block: self.block.index, committed, reopened };
+        delta.apply(&mut self.canvas);
+        self.trace.deltas.push(delta);
+        self.block.step += 1;
+        if complete && self.block.index + 1 < self.blocks.len() {
+            self.enter(self.block.index + 1)?;
+        }
+        self.finished = self.canvas.masked().next().is_none() || self.text_is_decided();
+        if self.finished {
+            predictor.forget(self.id);
+        }
+        Ok(())
+    }
+
+    /// Whether a stop token stands in a gap with nothing before it that is undecided or might be reopened.
+    fn text_is_decided(&self) -> bool {
+        let settled = match &self.strategy.revision {
+            Some(revision) => revision.settled(&self.block),
+            None => self.canvas.len(),
+        };
+        let decided = self.canvas.gaps().take_while(|&position| position < settled && !self.canvas.is_masked(position));
+        decided.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
+    }
+}
+
+/// Splits positions into blocks of `length`, the last one shorter if they do not divide.
+pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
+    let end = positions.end;
+    positions.step_by(length.max(1)).map(|start| start..(start + length).min(end)).collect()
+}
+
+/// Takes one step with each of `runs`, which share a single forward pass.
+pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
+    let guided: Vec<bool> = runs.iter().map(|run| run.guided()).collect();
+    let views: Vec<View<'_>> = runs.iter_mut().flat_map(|run| run.views()).collect();
+    let seen = predictor.observe(&views)?;
+    let mut view = 0;
+    for (run, guided) in runs.iter_mut().zip(guided) {
+        run.advance(view, &seen[view], predictor)?;
+        view += 1 + usize::from(guided);
+    }
+    Ok(())
+}
+
+/// Steps all `runs` together until each is finished.
+pub fn decode(runs: &mut [Run], predictor: &mut dyn Predictor) -> Result<()> {
+    loop {
+        let mut active: Vec<&mut Run> = runs.iter_mut().filter(|run| !run.is_finished()).collect();
+        if active.is_empty() {
+            return Ok(());
+        }
+        step(&mut active, predictor)?;
+    }
+}
+
+/// Refuses what the model cannot do.
+fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Description) -> Result<()> {
+    if canvas.len() > model.context {
+        return Err(Error::TooLong { length: canvas.len(), context: model.context });
+    }
+    let named = options.lens.suppressed.iter().chain(&options.lens.deferred).chain(&options.stop);
+    for (position, &token) in canvas.tokens().iter().chain(named).enumerate() {
+        if token as usize >= model.vocabulary {
+            return Err(Error::TokenOutOfRange { token, position, vocabulary: model.vocabulary });
+        }
+    }
+    for Source { layer, heads } in strategy.order.attention() {
+        if *layer >= model.layers {
+            return Err(Error::NoSuchLayer { layer: *layer, layers: model.layers });
+        }
+        if let Some(&head) = heads.iter().find(|head| **head >= model.heads) {
+            return Err(Error::NoSuchHead { head, heads: model.heads });
+        }
+    }
+    if strategy.revision.as_ref().is_some_and(|revision| revision.shadows()) && !model.shadows {
+        let why = "WINO verifies a token by predicting it again at its own position, but this model predicts a position \
+                   from the one before it (as Dream does): use a strategy without 'verify'";
+        return Err(Error::Unfit(why.into()));
+    }
+    for (name, value) in
+        [("--guidance", f64::from(options.guidance)), ("--temperature", options.lens.choice.temperature())]
+    {
+        if !(value >= 0.0 && value.is_finite()) {
+            return Err(Error::Parameter { name, value: value.to_string(), expected: "it must be 0 or more".into() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! A predictor whose answers are written down: for tests, examples and exact computations.
+
+use std::collections::HashMap;
+
+use crate::{Belief, Description, Observation, Place, Predictor, Previous, Result, Row, Source, Token, View};
+
+type Logits = dyn Fn(&[Token], usize) -> Vec<f32> + Send;
+type Attention = dyn Fn(&[Token], &Source, usize, usize) -> f32 + Send;
+
+/// A model that is two functions: the logits at a position, and the attention one position pays to another.
+pub struct Scripted {
+    description: Description,
+    logits: Box<Logits>,
+    attention: Box<Attention>,
+    views: Vec<Vec<Token>>,
+    runs: Vec<u64>,
+    previous: HashMap<(u64, usize), Previous>,
+}
+
+impl Scripted {
+    /// A model with these logits for (tokens, position), and no attention.
+    pub fn new(vocabulary: usize, mask: Token, logits: impl Fn(&[Token], usize) -> Vec<f32> + Send + 'static) -> Self {
+        let description = Description { vocabulary, mask, layers: 0, heads: 1, context: usize::MAX, shadows: true };
+        Self {
+            description,
+            logits: Box::new(logits),
+            attention: Box::new(|_, _, _, _| 0.0),
+            views: Vec::new(),
+            runs: Vec::new(),
+            previous: HashMap::new(),
+        }
+    }
+
+    /// The same model with `layers` that show this attention for (tokens, source, from, to).
+    pub fn with_attention(
+        mut self,
+        layers: usize,
+        attention: impl Fn(&[Token], &Source, usize, usize) -> f32 + Send + 'static,
+    ) -> Self {
+        self.description.layers = layers;
+        self.attention = Box::new(attention);
+        self
+    }
+
+    fn dependency(&self, tokens: &[Token], source: &Source) -> Vec<f32> {
+        let masked = |position: usize| tokens[position] == self.description.mask;
+        let unmasked = || (0..tokens.len()).filter(|&position| !masked(position));
+        let mass = |from| unmasked().map(|to| (self.attention)(tokens, source, from, to)).sum();
+        (0..tokens.len()).map(|from| if masked(from) { mass(from) } else { 0.0 }).collect()
+    }
+
+    /// The logits at a place; a shadow sees its own position masked.
+    fn logits(&self, view: usize, place: Place) -> Vec<f32> {
+        let mut tokens = self.views[view].clone();
+        if let Place::Shadow(position) = place {
+            tokens[position] = self.description.mask;
+        }
+        (self.logits)(&tokens, place.position())
+    }
+}
+
+impl Predictor for Scripted {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        self.views = views.iter().map(|view| view.tokens.to_vec()).collect();
+        self.runs = views.iter().map(|view| view.run).collect();
+        let scores =
+            |view: &View<'_>| view.attention.iter().map(|source| self.dependency(view.tokens, source)).collect();
+        Ok(views.iter().map(|view| Observation { dependency: scores(view) }).collect())
+    }
+
+    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        let mut beliefs = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut logits = self.logits(row.view, row.place);
+            if let Some(guide) = row.guide {
+                let unguided = self.logits(guide.view, row.place);
+                let mix =
+                    |(logit, unguided): (&mut f32, f32)| *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
+                logits.iter_mut().zip(unguided).for_each(mix);
+            }
+            let key = (self.runs[row.view], row.place.position());
+            let mut previous = self.previous.remove(&key);
+            beliefs.push(row.believe(&mut logits, &mut previous)?);
+            if let Some(previous) = previous {
+                self.previous.insert(key, previous);
+            }
+        }
+        Ok(beliefs)
+    }
+
+    fn forget(&mut self, run: u64) {
+        self.previous.retain(|(owner, _), _| *owner != run);
+    }
+}

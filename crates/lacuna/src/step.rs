@@ -1,0 +1,135 @@
+//! What a strategy may look at while it decides one step.
+
+use std::collections::HashMap;
+
+use crate::{Belief, Block, Canvas, Commit, Draw, Guide, Lens, Observation, Order, Place, Predictor, Result, Row};
+
+/// One step of one run: the canvas before it, what the forward pass showed, and the beliefs, which are read when asked for.
+pub struct Step<'a> {
+    /// The canvas as the model saw it.
+    pub canvas: &'a Canvas,
+    /// The block being decoded.
+    pub block: &'a Block,
+    /// What the forward pass showed.
+    pub seen: &'a Observation,
+    pub(crate) predictor: &'a mut dyn Predictor,
+    pub(crate) lens: &'a Lens,
+    pub(crate) view: usize,
+    pub(crate) guide: Option<Guide>,
+    pub(crate) remember: bool,
+    pub(crate) seed: u64,
+    pub(crate) number: usize,
+    pub(crate) read: HashMap<Place, Belief>,
+}
+
+impl Step<'_> {
+    /// The beliefs at `positions`. Rows that were not read in this step yet are read together, each once.
+    pub fn beliefs(&mut self, positions: &[usize]) -> Result<Vec<Belief>> {
+        self.look(positions.iter().map(|&position| Place::At(position)).collect())
+    }
+
+    /// The belief at one position.
+    pub fn belief(&mut self, position: usize) -> Result<Belief> {
+        Ok(self.beliefs(&[position])?.remove(0))
+    }
+
+    /// How probable each of these decided positions' tokens is to a model that sees everything but that token.
+    pub fn support(&mut self, positions: &[usize]) -> Result<Vec<f64>> {
+        let beliefs = self.look(positions.iter().map(|&position| Place::Shadow(position)).collect())?;
+        Ok(beliefs.into_iter().map(|belief| belief.witness.expect("a shadow row has a witness")).collect())
+    }
+
+    /// The random numbers of `position` at this step.
+    pub fn draw(&self, position: usize) -> Draw {
+        Draw::new(self.seed, self.number, position)
+    }
+
+    /// Ranks `candidates` by `order`.
+    ///
+    /// A temperature draws the ranking instead: k positions taken from its top are k draws without replacement from the
+    /// softmax of the scores (Dream's `alg_temp`). Positions that would commit a deferred token come last.
+    pub(crate) fn rank(&mut self, order: &dyn Order, temperature: f64, candidates: Vec<usize>) -> Result<Ranking> {
+        let mut scores = order.score(&candidates, self)?;
+        if temperature > 0.0 {
+            for (score, &position) in scores.iter_mut().zip(&candidates) {
+                *score = *score / temperature + self.draw(position).gumbel(u64::MAX);
+            }
+        }
+        if !self.lens.deferred.is_empty() {
+            for (score, belief) in scores.iter_mut().zip(self.beliefs(&candidates)?) {
+                if self.lens.deferred.contains(&belief.token) {
+                    *score = f64::NEG_INFINITY;
+                }
+            }
+        }
+        Ok(Ranking::new(candidates, scores))
+    }
+
+    /// What committing the `chosen` positions means, ascending by position.
+    pub(crate) fn commit(&mut self, chosen: &[usize], ranking: &Ranking) -> Result<Vec<Commit>> {
+        let scores: HashMap<usize, f64> =
+            ranking.positions().iter().copied().zip(ranking.scores().iter().copied()).collect();
+        let commit = |(&position, belief): (&usize, Belief)| Commit {
+            position,
+            token: belief.token,
+            probability: belief.probability,
+            entropy: belief.entropy,
+            score: scores[&position],
+        };
+        let mut committed: Vec<Commit> = chosen.iter().zip(self.beliefs(chosen)?).map(commit).collect();
+        committed.sort_by_key(|commit| commit.position);
+        Ok(committed)
+    }
+
+    fn look(&mut self, places: Vec<Place>) -> Result<Vec<Belief>> {
+        let unread = places.iter().filter(|place| !self.read.contains_key(place));
+        let rows: Vec<Row<'_>> = unread
+            .map(|&place| Row {
+                view: self.view,
+                place,
+                lens: self.lens,
+                draw: self.draw(place.position()),
+                witness: matches!(place, Place::Shadow(_)).then(|| self.canvas.tokens()[place.position()]),
+                guide: self.guide,
+                remember: self.remember && matches!(place, Place::At(_)),
+            })
+            .collect();
+        if !rows.is_empty() {
+            let beliefs = self.predictor.read(&rows)?;
+            self.read.extend(rows.iter().map(|row| row.place).zip(beliefs));
+        }
+        Ok(places.iter().map(|place| self.read[place].clone()).collect())
+    }
+}
+
+/// Masked positions with their scores, the best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    positions: Vec<usize>,
+    scores: Vec<f64>,
+}
+
+impl Ranking {
+    /// Ranks positions by score; of equals the lower position comes first.
+    pub fn new(positions: Vec<usize>, scores: Vec<f64>) -> Self {
+        let mut pairs: Vec<_> = positions.into_iter().zip(scores).collect();
+        pairs.sort_by(|(p, a), (q, b)| b.total_cmp(a).then(p.cmp(q)));
+        let (positions, scores) = pairs.into_iter().unzip();
+        Self { positions, scores }
+    }
+
+    /// The positions, best first.
+    pub fn positions(&self) -> &[usize] {
+        &self.positions
+    }
+
+    /// Their scores, highest first.
+    pub fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+
+    /// The first `count` positions, or all if there are fewer.
+    pub fn first(&self, count: usize) -> Vec<usize> {
+        self.positions[..count.min(self.positions.len())].to_vec()
+    }
+}

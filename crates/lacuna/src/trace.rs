@@ -1,0 +1,67 @@
+//! What happened in a run, step by step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Canvas, Token};
+
+/// The first canvas and every change since.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The canvas before the first step.
+    pub start: Canvas,
+    /// One change for each step.
+    pub deltas: Vec<Delta>,
+}
+
+/// What one step changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The block that was decoded.
+    pub block: usize,
+    /// What was committed, ascending by position.
+    pub committed: Vec<Commit>,
+    /// What was reopened after that, ascending.
+    pub reopened: Vec<usize>,
+}
+
+/// A position that was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// Where.
+    pub position: usize,
+    /// What.
+    pub token: Token,
+    /// How probable the model found it.
+    pub probability: f64,
+    /// The entropy of the model's belief in nats.
+    pub entropy: f64,
+    /// The score by which the order ranked it.
+    pub score: f64,
+}
+
+impl Trace {
+    /// The canvases after each step, the first one before any.
+    pub fn canvases(&self) -> impl Iterator<Item = Canvas> + '_ {
+        let mut canvas = self.start.clone();
+        let after = self.deltas.iter().map(move |delta| {
+            delta.apply(&mut canvas);
+            canvas.clone()
+        });
+        std::iter::once(self.start.clone()).chain(after)
+    }
+
+    /// The canvas after all steps.
+    pub fn replay(&self) -> Canvas {
+        let mut canvas = self.start.clone();
+        self.deltas.iter().for_each(|delta| delta.apply(&mut canvas));
+        canvas
+    }
+}
+
+impl Delta {
+    /// Makes this change.
+    pub fn apply(&self, canvas: &mut Canvas) {
+        self.committed.iter().for_each(|commit| canvas.commit(commit.position, commit.token));
+        self.reopened.iter().for_each(|&position| canvas.reopen(position));
+    }
+}

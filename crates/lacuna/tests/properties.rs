@@ -1,0 +1,364 @@
+//! What must hold for every strategy, on random models, canvases and blocks.
+
+use lacuna::scripted::Scripted;
+use lacuna::{
+    Belief, Canvas, Choice, Delta, Description, Draw, Error, Lens, Observation, Options, Predictor, Result, Row, Run,
+    Settings, Strategy, Token, View, decode, split,
+};
+use proptest::prelude::*;
+
+const MASK: Token = 0;
+const STOP: Token = 1;
+const VOCABULARY: usize = 12;
+const LAYERS: usize = 3;
+
+const STRATEGIES: [&str; 22] = [
+    "random",
+    "confidence",
+    "entropy+top2",
+    "margin+top3",
+    "dos",
+    "dos+top4",
+    "dos+eb",
+    "confidence+eb",
+    "entropy+schedule",
+    "dos+schedule",
+    "llada",
+    "margin+threshold",
+    "dos+threshold",
+    "dos+score-threshold",
+    "confidence+factor",
+    "random+eb",
+    "klass",
+    "dos+klass",
+    "wino",
+    "dos+eb+verify",
+    "saber",
+    "dos+threshold+backtrack",
+];
+
+fn random(keys: &[u64]) -> f64 {
+    let seed = keys.iter().fold(0u64, |seed, &key| (Draw::new(seed, 1, 2).uniform(key) * 1e15) as u64);
+    Draw::new(seed, 0, 0).uniform(0)
+}
+
+/// A model whose logits and attention are hashes of everything it sees.
+fn model(seed: u64) -> Scripted {
+    let digest =
+        |tokens: &[Token]| tokens.iter().fold(7u64, |sum, &token| sum.wrapping_mul(31).wrapping_add(u64::from(token)));
+    let logits = move |tokens: &[Token], position: usize| {
+        let logit = |token: u64| (6.0 * random(&[seed, digest(tokens), position as u64, token])) as f32;
+        (0..VOCABULARY as u64).map(logit).collect()
+    };
+    let attention = move |tokens: &[Token], source: &lacuna::Source, from: usize, to: usize| {
+        let heads = source.heads.iter().sum::<usize>() as u64;
+        let raw = |to: usize| random(&[seed, source.layer as u64, heads, from as u64, to as u64]);
+        (raw(to) / (0..tokens.len()).map(raw).sum::<f64>()) as f32
+    };
+    Scripted::new(VOCABULARY, MASK, logits).with_attention(LAYERS, attention)
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    tokens: Vec<Token>,
+    strategy: &'static str,
+    settings: Settings,
+    block_length: usize,
+    choice: Choice,
+}
+
+impl Case {
+    fn options(&self) -> Options {
+        let lens = Lens { choice: self.choice, ..Lens::default() };
+        Options { lens, seed: self.seed, ..Options::default() }
+    }
+
+    fn start(&self, options: Options) -> Run {
+        let canvas = Canvas::new(self.tokens.clone(), MASK).unwrap();
+        let blocks = split(canvas.span(), self.block_length);
+        let strategy = Strategy::parse(self.strategy, &self.settings).unwrap();
+        Run::new(canvas, blocks, strategy, options, model(0).description()).unwrap()
+    }
+
+    fn run(&self, options: Options) -> Run {
+        let mut runs = [self.start(options)];
+        decode(&mut runs, &mut model(self.seed)).unwrap();
+        let [run] = runs;
+        run
+    }
+}
+
+prop_compose! {
+    fn case()(
+        seed in any::<u32>(),
+        mut tokens in prop::collection::vec(0..VOCABULARY as Token, 1..24),
+        first in 0..24usize,
+        strategy in prop::sample::select(&STRATEGIES[..]),
+        block_length in 1..12usize,
+        gamma in 0.0..3.0f64,
+        threshold in 0.0..1.0f64,
+        layers in prop::collection::vec(0..LAYERS, 1..3),
+        temperature in prop::option::of(0.1..2.0f64),
+        nucleus in any::<bool>(),
+    ) -> Case {
+        let first = first % tokens.len();
+        tokens[first] = MASK;
+        let settings = Settings {
+            gamma, threshold: Some(threshold), layers, factor: 1.0 + gamma, conf_threshold: threshold, kl_threshold: 1.0,
+            history: 1 + first % 3, saber_n: 1 + first % 4, ..Settings::default()
+        };
+        let choice = match temperature {
+            None => Choice::Greedy,
+            Some(temperature) if nucleus => Choice::Nucleus { temperature, top_p: 0.3 + threshold, top_k: first },
+            Some(temperature) => Choice::Gumbel { temperature },
+        };
+        Case { seed: u64::from(seed), tokens, strategy, settings, block_length, choice }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_run_ends_with_every_gap_decided_and_its_trace_replays(case in case()) {
+        let run = case.run(case.options());
+        prop_assert_eq!(run.canvas().masked().count(), 0);
+        prop_assert_eq!(&run.trace().replay(), run.canvas());
+        let last = run.trace().canvases().last().unwrap();
+        prop_assert_eq!(&last, run.canvas());
+        for (position, &token) in case.tokens.iter().enumerate() {
+            prop_assert!(token == MASK || run.canvas().tokens()[position] == token, "fixed text was written over");
+        }
+    }
+
+    #[test]
+    fn only_masked_positions_up_to_the_block_are_committed_and_only_decided_ones_reopened(case in case()) {
+        let run = case.run(case.options());
+        let blocks = split(run.canvas().span(), case.block_length);
+        let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| run.canvas().is_gap(p))).collect();
+        let mut canvas = run.trace().start.clone();
+        for delta in &run.trace().deltas {
+            for commit in &delta.committed {
+                prop_assert!(canvas.is_masked(commit.position) && commit.position < blocks[delta.block].end);
+                prop_assert!(commit.token != MASK);
+            }
+            prop_assert!(delta.committed.is_sorted_by_key(|commit| commit.position));
+            delta.apply(&mut canvas);
+        }
+    }
+
+    #[test]
+    fn a_pace_keeps_its_bound(case in case()) {
+        let run = case.run(case.options());
+        let canvases = run.trace().canvases();
+        for (canvas, delta) in canvases.zip(&run.trace().deltas) {
+            let blocks = split(canvas.span(), case.block_length);
+            let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| canvas.is_gap(p))).collect();
+            let candidates = canvas.masked_before(blocks[delta.block].end).count();
+            check_bound(&case, delta, candidates)?;
+        }
+    }
+
+    #[test]
+    fn a_run_is_the_same_alone_and_in_any_company(case in case(), others in prop::collection::vec(case(), 1..4)) {
+        let alone = case.run(case.options());
+        let mut together: Vec<Run> = vec![case.start(case.options())];
+        together.extend(others.iter().map(|other| other.start(other.options())));
+        decode(&mut together, &mut model(case.seed)).unwrap();
+        prop_assert_eq!(alone.trace(), together[0].trace());
+        prop_assert_eq!(alone.rows_read(), together[0].rows_read());
+        prop_assert_eq!(alone.forwards(), alone.trace().deltas.len());
+    }
+
+    #[test]
+    fn early_stop_does_not_change_the_visible_text(case in case()) {
+        let visible = |run: &Run| -> Vec<Token> {
+            let gap = |&position: &usize| run.canvas().is_gap(position);
+            let text = (0..run.canvas().len()).filter(gap).map(|position| run.canvas().tokens()[position]);
+            text.take_while(|&token| token != STOP).collect()
+        };
+        let whole = case.run(case.options());
+        let short = case.run(Options { stop: vec![STOP], ..case.options() });
+        prop_assert_eq!(visible(&whole), visible(&short));
+        prop_assert!(short.forwards() <= whole.forwards());
+    }
+
+    #[test]
+    fn suppressed_tokens_never_appear(case in case()) {
+        let mut options = case.options();
+        options.lens.suppressed = vec![STOP, 5];
+        let run = case.run(options);
+        let written = run.trace().deltas.iter().flat_map(|delta| &delta.committed);
+        prop_assert!(written.into_iter().all(|commit| ![MASK, STOP, 5].contains(&commit.token)));
+    }
+}
+
+fn check_bound(case: &Case, delta: &Delta, candidates: usize) -> std::result::Result<(), TestCaseError> {
+    let committed = &delta.committed;
+    let pace = case.strategy.split('+').nth(1).unwrap_or("top1");
+    if case.strategy != "llada" && pace != "schedule" {
+        prop_assert!(!committed.is_empty(), "a step must make progress");
+    }
+    let entropies = || committed.iter().map(|commit| commit.entropy);
+    match pace {
+        "top1" if ["random", "confidence", "dos"].contains(&case.strategy) => prop_assert_eq!(committed.len(), 1),
+        "top2" => prop_assert_eq!(committed.len(), candidates.min(2)),
+        "top3" => prop_assert_eq!(committed.len(), candidates.min(3)),
+        "top4" => prop_assert_eq!(committed.len(), candidates.min(4)),
+        "eb" => {
+            let excess = entropies().sum::<f64>() - entropies().fold(0.0, f64::max);
+            prop_assert!(committed.len() == 1 || excess <= case.settings.gamma + 1e-9);
+        }
+        "threshold" => {
+            let below = committed.iter().filter(|commit| commit.probability < case.settings.threshold.unwrap());
+            prop_assert!(below.count() <= 1);
+        }
+        "score-threshold" => {
+            let below = committed.iter().filter(|commit| commit.score < case.settings.threshold.unwrap());
+            prop_assert!(below.count() <= 1);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Counts what a predictor is asked.
+struct Counting(Scripted, usize);
+
+impl Predictor for Counting {
+    fn description(&self) -> &Description {
+        self.0.description()
+    }
+    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        self.0.observe(views)
+    }
+    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        self.1 += rows.len();
+        self.0.read(rows)
+    }
+    fn forget(&mut self, run: u64) {
+        self.0.forget(run);
+    }
+}
+
+#[test]
+fn dos_pays_for_no_row_that_it_does_not_commit() {
+    for (strategy, rows) in
+        [("dos", 20), ("dos+top3", 20), ("dos+schedule", 20), ("dos+score-threshold", 20), ("confidence", 210)]
+    {
+        let mut model = Counting(model(3), 0);
+        let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
+        let settings = Settings { threshold: Some(0.3), ..Settings::default() };
+        let strategy = Strategy::parse(strategy, &settings).unwrap();
+        let blocks = vec![canvas.span()];
+        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        assert_eq!((model.1, runs[0].rows_read()), (rows, rows));
+    }
+}
+
+#[test]
+fn guidance_costs_a_second_forward_and_moves_the_logits() {
+    let tokens = vec![4, 5, MASK, MASK, MASK, MASK];
+    let run = |guidance| {
+        let canvas = Canvas::new(tokens.clone(), MASK).unwrap();
+        let strategy = Strategy::parse("confidence", &Settings::default()).unwrap();
+        let options = Options { guidance, ..Options::default() };
+        let blocks = vec![canvas.span()];
+        let mut model = model(5);
+        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        let [run] = runs;
+        run
+    };
+    assert_eq!((run(0.0).forwards(), run(2.0).forwards()), (4, 8));
+    assert_ne!(run(0.0).trace(), run(2.0).trace());
+}
+
+#[test]
+fn deferred_tokens_are_committed_last_by_every_order() {
+    for order in ["random", "confidence", "entropy", "margin", "dos"] {
+        let logits = |_: &[Token], position: usize| {
+            let mut logits = vec![0.0; VOCABULARY];
+            logits[if position % 2 == 0 { STOP as usize } else { 3 + position % 5 }] = 5.0 + position as f32;
+            logits
+        };
+        let mut model = Scripted::new(VOCABULARY, MASK, logits).with_attention(1, |_, _, from, _| from as f32);
+        let canvas = Canvas::with_tail(&[4], 8, MASK).unwrap();
+        let mut options = Options::default();
+        options.lens.deferred = vec![STOP];
+        let strategy = Strategy::parse(order, &Settings::default()).unwrap();
+        let blocks = vec![canvas.span()];
+        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        let deltas = &runs[0].trace().deltas;
+        let stops: Vec<bool> = deltas.iter().map(|delta| delta.committed[0].token == STOP).collect();
+        assert_eq!(stops, [false, false, false, false, true, true, true, true], "{order}");
+    }
+}
+
+#[test]
+fn requests_that_cannot_work_are_refused_at_the_start() {
+    let start = |strategy: &str, settings: Settings, length: usize, model: &Description| {
+        let canvas = Canvas::with_tail(&[4], length, MASK)?;
+        let blocks = vec![canvas.span()];
+        Run::new(canvas, blocks, Strategy::parse(strategy, &settings)?, Options::default(), model)
+    };
+    let able = model(0).description().clone();
+    let message = |strategy: &str, settings: Settings, length: usize, model: &Description| {
+        start(strategy, settings, length, model).expect_err("it is refused").to_string()
+    };
+    let defaults = Settings::default;
+    let shifted = Description { shadows: false, ..able.clone() };
+    let short = Description { context: 8, ..able.clone() };
+    let cases = [
+        (
+            message("dos", Settings { layers: vec![3], ..defaults() }, 4, &able),
+            "layer 3 does not exist: the model has layers 0 to 2",
+        ),
+        (message("dos", Settings { heads: vec![1], ..defaults() }, 4, &able), "head 1 does not exist"),
+        (message("dos", defaults(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
+        (message("wino", defaults(), 4, &shifted), "WINO verifies a token"),
+        (message("dos", defaults(), 0, &able), "no masked position"),
+        (message("dso", defaults(), 4, &able), "did you mean 'dos'?"),
+        (message("dos+ebb", defaults(), 4, &able), "did you mean 'eb'?"),
+        (message("eb", defaults(), 4, &able), "write <order>+eb"),
+        (
+            message("random+score-threshold", Settings { threshold: Some(0.5), ..defaults() }, 4, &able),
+            "random score says nothing",
+        ),
+        (message("dos+score-threshold", defaults(), 4, &able), "give --threshold"),
+        (message("llada+verify", defaults(), 4, &able), "unknown strategy 'llada'"),
+        (message("dos+schedule+verify", defaults(), 4, &able), "a schedule promises to end"),
+        (message("dos+verify", defaults(), 4, &able), "top1 leaves it nothing to do"),
+        (message("dos+top0", defaults(), 4, &able), "would never fill anything"),
+        (message("dos+eb", Settings { gamma: -1.0, ..defaults() }, 4, &able), "--gamma is -1"),
+        (
+            message("random", Settings { order_temperature: 1.0, ..defaults() }, 4, &able),
+            "no scores that --order-temperature",
+        ),
+    ];
+    for (message, expected) in cases {
+        assert!(message.contains(expected), "{message}");
+    }
+    let blank = Scripted::new(VOCABULARY, MASK, |_, _| Vec::new());
+    assert!(matches!(start("dos", defaults(), 4, blank.description()), Err(Error::NoSuchLayer { layers: 0, .. })));
+}
+
+#[test]
+fn logits_that_are_not_finite_are_reported_with_their_position() {
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut model = Scripted::new(VOCABULARY, MASK, move |_, position| {
+            let mut logits = vec![0.0; VOCABULARY];
+            logits[3] = if position == 2 { bad } else { 1.0 };
+            logits
+        });
+        let canvas = Canvas::with_tail(&[4], 3, MASK).unwrap();
+        let strategy = Strategy::parse("confidence", &Settings::default()).unwrap();
+        let blocks = vec![canvas.span()];
+        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        let error = decode(&mut runs, &mut model).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { position: 2 }), "{error}");
+    }
+}
