@@ -216,3 +216,106 @@ fn divergence(logits: &[f32], log_total: f64, previous: &Previous) -> f64 {
     });
     terms.sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+
+    fn row(lens: &Lens) -> Row<'_> {
+        let draw = Draw::new(0, 0, 0);
+        Row { view: 0, place: Place::At(0), lens, draw, witness: None, guide: None, remember: false }
+    }
+
+    fn logits(probabilities: &[f64]) -> Vec<f32> {
+        probabilities.iter().map(|p| p.ln() as f32).collect()
+    }
+
+    fn believe(lens: &Lens, probabilities: &[f64]) -> Belief {
+        row(lens).believe(&mut logits(probabilities), &mut None).unwrap()
+    }
+
+    fn assert_close(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-6, "{value} is not {expected}");
+    }
+
+    #[test]
+    fn a_belief_sums_up_its_distribution() {
+        let belief = believe(&Lens::default(), &[0.2, 0.5, 0.3]);
+        assert_eq!(belief.token, 1);
+        assert_close(belief.probability, 0.5);
+        assert_close(belief.first, 0.5);
+        assert_close(belief.second, 0.3);
+        assert_close(belief.entropy, -(0.2f64 * 0.2f64.ln() + 0.5 * 0.5f64.ln() + 0.3 * 0.3f64.ln()));
+    }
+
+    #[test]
+    fn of_equal_tokens_the_lower_id_is_chosen() {
+        assert_eq!(believe(&Lens::default(), &[0.2, 0.4, 0.4]).token, 1);
+    }
+
+    #[test]
+    fn suppressed_tokens_have_no_probability_and_deferred_ones_no_confidence() {
+        let suppressing = Lens { suppressed: vec![1], ..Lens::default() };
+        let belief = believe(&suppressing, &[0.2, 0.5, 0.3]);
+        assert_eq!(belief.token, 2);
+        assert_close(belief.probability, 0.6);
+
+        // LLaDA chooses the token first and then leaves it out of the softmax that gives the confidence.
+        let deferring = Lens { deferred: vec![1], ..Lens::default() };
+        let belief = believe(&deferring, &[0.2, 0.5, 0.3]);
+        assert_eq!((belief.token, belief.probability), (1, 0.0));
+        assert_close(belief.first, 0.6);
+    }
+
+    #[test]
+    fn llada_ranks_a_drawn_token_by_its_untempered_probability() {
+        let lens = Lens { choice: Choice::Gumbel { temperature: 0.5 }, ..Lens::default() };
+        let probabilities = [0.2, 0.5, 0.3];
+        let mut counts = [0; 3];
+        for step in 0..4000 {
+            let row = Row { draw: Draw::new(9, step, 4), ..row(&lens) };
+            let belief = row.believe(&mut logits(&probabilities), &mut None).unwrap();
+            assert_close(belief.probability, probabilities[belief.token as usize]);
+            counts[belief.token as usize] += 1;
+        }
+        // At temperature 1/2 the weights are squared.
+        for (count, weight) in counts.iter().zip([0.04, 0.25, 0.09]) {
+            assert!((f64::from(*count) / 4000.0 - weight / 0.38).abs() < 0.03, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn dream_takes_everything_from_the_tempered_and_truncated_distribution() {
+        let nucleus = |temperature, top_p, top_k| Lens {
+            choice: Choice::Nucleus { temperature, top_p, top_k },
+            ..Lens::default()
+        };
+        let probabilities = [0.1, 0.4, 0.3, 0.2];
+        assert_close(believe(&nucleus(0.0, 1.0, 2), &probabilities).first, 4.0 / 7.0);
+        // 0.4 does not exceed 0.5, so the token that crosses it stays too.
+        assert_close(believe(&nucleus(0.0, 0.5, 0), &probabilities).first, 4.0 / 7.0);
+        assert_close(believe(&nucleus(0.0, 0.75, 0), &probabilities).first, 4.0 / 9.0);
+        assert_close(believe(&nucleus(0.5, 1.0, 0), &probabilities).first, 0.16 / 0.3);
+        assert_close(believe(&nucleus(0.0, 0.01, 0), &probabilities).entropy, 0.0);
+    }
+
+    #[test]
+    fn divergence_is_from_the_row_remembered_last() {
+        let lens = Lens::default();
+        let row = Row { remember: true, ..row(&lens) };
+        let mut previous = None;
+        let (before, now) = ([0.25, 0.75], [0.5, 0.5]);
+        assert_eq!(row.believe(&mut logits(&before), &mut previous).unwrap().divergence, None);
+        let divergence = row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap();
+        assert_close(divergence, 0.5 * (0.5f64 / 0.25).ln() + 0.5 * (0.5f64 / 0.75).ln());
+        assert_close(row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap(), 0.0);
+    }
+
+    #[test]
+    fn a_witness_is_weighed_with_the_rest() {
+        let lens = Lens::default();
+        let row = Row { witness: Some(2), ..row(&lens) };
+        assert_close(row.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().witness.unwrap(), 0.3);
+    }
+}

@@ -281,7 +281,7 @@ fn deferred_tokens_are_committed_last_by_every_order() {
     for order in ["random", "confidence", "entropy", "margin", "dos"] {
         let logits = |_: &[Token], position: usize| {
             let mut logits = vec![0.0; VOCABULARY];
-            logits[if position % 2 == 0 { STOP as usize } else { 3 + position % 5 }] = 5.0 + position as f32;
+            logits[if position.is_multiple_of(2) { STOP as usize } else { 3 + position % 5 }] = 5.0 + position as f32;
             logits
         };
         let mut model = Scripted::new(VOCABULARY, MASK, logits).with_attention(1, |_, _, from, _| from as f32);
