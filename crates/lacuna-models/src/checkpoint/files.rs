@@ -1,0 +1,112 @@
+//! Where a checkpoint's files come from: a directory, or the program itself.
+#![allow(unsafe_code, reason = "mapping files and giving their pages back")]
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::{Deref, Range};
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+
+use crate::{Error, Result};
+
+/// Names and contents of files that are part of the program.
+pub(crate) type EmbeddedFiles = &'static [(&'static str, &'static [u8])];
+
+/// A place that holds the files of a checkpoint.
+#[derive(Clone, Debug)]
+pub(crate) enum Files {
+    Directory(PathBuf),
+    Embedded(EmbeddedFiles),
+}
+
+impl Files {
+    /// The files of a directory that exists.
+    pub(crate) fn directory(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Err(Error::NotADirectory { path: path.display().to_string() });
+        }
+        Ok(Self::Directory(path.to_path_buf()))
+    }
+
+    /// How to call this place in a message.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Directory(path) => path.display().to_string(),
+            Self::Embedded(_) => "the embedded model".to_string(),
+        }
+    }
+
+    /// How to call one of its files in a message.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match self {
+            Self::Directory(path) => path.join(name).display().to_string(),
+            Self::Embedded(_) => format!("{name} of the embedded model"),
+        }
+    }
+
+    /// The content of a small file, if there is one of that name.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>> {
+        match self {
+            Self::Directory(path) => match std::fs::read(path.join(name)) {
+                Ok(content) => Ok(Some(Cow::Owned(content))),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(source) => Err(Error::Io { file: self.label(name), source }),
+            },
+            Self::Embedded(files) => Ok(find(files, name).map(Cow::Borrowed)),
+        }
+    }
+
+    /// The content of a large file, mapped where possible, if there is one of that name.
+    pub(crate) fn map(&self, name: &str) -> Result<Option<Content>> {
+        match self {
+            Self::Directory(path) => {
+                let file = match File::open(path.join(name)) {
+                    Ok(file) => file,
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                    Err(source) => return Err(Error::Io { file: self.label(name), source }),
+                };
+                // SAFETY: a checkpoint is not written while it is loaded; afterwards the mapping is not read any more.
+                let map = unsafe { Mmap::map(&file) };
+                map.map(|map| Some(Content::Mapped(map))).map_err(|source| Error::Io { file: self.label(name), source })
+            }
+            Self::Embedded(files) => Ok(find(files, name).map(Content::Embedded)),
+        }
+    }
+}
+
+fn find(files: EmbeddedFiles, name: &str) -> Option<&'static [u8]> {
+    files.iter().find(|(file, _)| *file == name).map(|(_, content)| *content)
+}
+
+/// The content of a file that is not copied into memory.
+#[derive(Debug)]
+pub(crate) enum Content {
+    Mapped(Mmap),
+    Embedded(&'static [u8]),
+}
+
+impl Content {
+    /// Gives the pages of a part back to the system. It is read from the file again if it is needed again.
+    pub(crate) fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(map) = self {
+            // SAFETY: the mapping is of a file and never written, so the same bytes come back. Failure costs only memory.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}
+
+impl Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Embedded(content) => content,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Checkpoints in the Hugging Face layout: what is in the files, checked.
+
+mod files;
+mod open;
+mod recommended;
+mod tensors;
+
+pub(crate) use files::Files;
+pub use open::Checkpoint;
+pub use recommended::Recommended;
+pub(crate) use tensors::{Numbers, Tensor};

@@ -1,0 +1,118 @@
+//! Opening a checkpoint.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use lacuna::Token;
+use serde::Deserialize;
+
+use super::tensors::Tensors;
+use super::{Files, Recommended, Tensor};
+use crate::{Architecture, Error, Result, Text, dream, llada};
+
+const CONFIG: &str = "config.json";
+
+/// A model as it lies on disk or in the program: its configuration is read and checked, its weights are not loaded yet.
+#[derive(Debug)]
+pub struct Checkpoint {
+    files: Files,
+    architecture: Architecture,
+    recommended: Recommended,
+    tensors: Tensors,
+    text: OnceLock<Text>,
+}
+
+/// What tells the kinds of configuration apart, and what they share.
+#[derive(Deserialize)]
+struct Kind {
+    model_type: Option<String>,
+    #[serde(default)]
+    lacuna: Recommended,
+}
+
+impl Checkpoint {
+    /// Opens a directory in the Hugging Face layout.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_files(Files::directory(path.as_ref())?)
+    }
+
+    /// Opens files that are part of the program: their names, as they would be in a directory, and their contents.
+    pub fn from_static(files: &'static [(&'static str, &'static [u8])]) -> Result<Self> {
+        Self::from_files(Files::Embedded(files))
+    }
+
+    fn from_files(files: Files) -> Result<Self> {
+        let file = files.label(CONFIG);
+        let Some(config) = files.read(CONFIG)? else {
+            let advice = "every checkpoint has one; is this the model's folder?".to_string();
+            return Err(Error::MissingFile { file, advice });
+        };
+        let kind: Kind =
+            serde_json::from_slice(&config).map_err(|source| Error::Json { file: file.clone(), source })?;
+        let architecture = match kind.model_type.as_deref() {
+            Some("llada") => llada::architecture(&file, &config)?,
+            Some("Dream") => dream::architecture(&file, &config)?,
+            other => return Err(Error::UnknownModel { file, found: format!("'{}'", other.unwrap_or_default()) }),
+        };
+        architecture.check(&file)?;
+        if let Some(&layer) = kind.lacuna.layer.iter().find(|&&layer| layer >= architecture.layers) {
+            let expected = format!("the model has layers 0 to {}", architecture.layers - 1);
+            return Err(Error::Config { file, key: "lacuna.layer", value: layer.to_string(), expected });
+        }
+        let tensors = Tensors::open(&files)?;
+        Ok(Self { files, architecture, recommended: kind.lacuna, tensors, text: OnceLock::new() })
+    }
+
+    /// What the model is made of.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// What the checkpoint recommends for decoding.
+    pub fn recommended(&self) -> &Recommended {
+        &self.recommended
+    }
+
+    /// The tokenizer and the chat template. They are read when first asked for: raw token ids need neither.
+    pub fn text(&self) -> Result<&Text> {
+        if let Some(text) = self.text.get() {
+            return Ok(text);
+        }
+        let text = Text::load(&self.files)?;
+        Ok(self.text.get_or_init(|| text))
+    }
+
+    /// The tokens that end a text and a turn of a chat, where the model has them. The second is known by its name, so it
+    /// takes a tokenizer.
+    pub fn end_tokens(&self) -> (Option<Token>, Option<Token>) {
+        (self.architecture.end, self.text().ok().and_then(Text::end_of_turn))
+    }
+
+    /// How to call it in a message.
+    pub fn name(&self) -> String {
+        self.files.place()
+    }
+
+    /// How many numbers the weights are.
+    pub fn parameters(&self) -> usize {
+        self.tensors.count()
+    }
+
+    /// How many bytes the weights take in the files.
+    pub fn bytes(&self) -> usize {
+        self.tensors.bytes()
+    }
+
+    /// The types of number in the files, such as `BF16`.
+    pub fn dtypes(&self) -> Vec<String> {
+        self.tensors.dtypes()
+    }
+
+    pub(crate) fn is_f32(&self) -> bool {
+        self.tensors.are_f32()
+    }
+
+    pub(crate) fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<'_>> {
+        self.tensors.get(name, shape)
+    }
+}

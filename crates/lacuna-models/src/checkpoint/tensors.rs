@@ -1,0 +1,217 @@
+//! The tensors of one or many safetensors files.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
+
+use super::Files;
+use super::files::Content;
+use crate::{Error, Result};
+
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+
+/// All tensors of a checkpoint, by name.
+#[derive(Debug)]
+pub(crate) struct Tensors {
+    /// What to call all of them in a message.
+    label: String,
+    shards: Vec<Shard>,
+    entries: HashMap<String, Entry>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    label: String,
+    content: Content,
+}
+
+#[derive(Debug)]
+struct Entry {
+    shard: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    range: Range<usize>,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Tensors {
+    /// Reads the headers. The values are not touched.
+    pub(crate) fn open(files: &Files) -> Result<Self> {
+        if let Some(index) = files.read(INDEX)? {
+            return Self::open_index(files, &index);
+        }
+        let mut tensors = Self { label: files.label(SINGLE), shards: Vec::new(), entries: HashMap::new() };
+        let Some(content) = files.map(SINGLE)? else {
+            let advice = format!("a checkpoint has its weights there, or in files that {INDEX} names");
+            return Err(Error::MissingFile { file: files.label(SINGLE), advice });
+        };
+        for (name, entry) in tensors.add_shard(files.label(SINGLE), content)? {
+            tensors.entries.insert(name, entry);
+        }
+        Ok(tensors)
+    }
+
+    fn open_index(files: &Files, index: &[u8]) -> Result<Self> {
+        let label = files.label(INDEX);
+        let index: Index =
+            serde_json::from_slice(index).map_err(|source| Error::Json { file: label.clone(), source })?;
+        let mut tensors = Self { label: label.clone(), shards: Vec::new(), entries: HashMap::new() };
+        let mut found: HashMap<String, HashMap<String, Entry>> = HashMap::new();
+        for (tensor, file) in index.weight_map {
+            let wrong =
+                |problem| Error::Index { index: label.clone(), tensor: tensor.clone(), shard: file.clone(), problem };
+            // A name with a path in it would leave the directory.
+            if file.contains(['/', '\\']) {
+                return Err(wrong("that is not the name of a file beside it"));
+            }
+            if !found.contains_key(&file) {
+                let content = files.map(&file)?.ok_or_else(|| wrong("that file does not exist"))?;
+                found.insert(file.clone(), tensors.add_shard(files.label(&file), content)?);
+            }
+            let entry = found.get_mut(&file).and_then(|entries| entries.remove(&tensor));
+            tensors.entries.insert(tensor.clone(), entry.ok_or_else(|| wrong("that file has no such tensor"))?);
+        }
+        Ok(tensors)
+    }
+
+    fn add_shard(&mut self, label: String, content: Content) -> Result<HashMap<String, Entry>> {
+        let damaged = |reason: String| Error::Damaged { file: label.clone(), reason };
+        let (header, metadata) = SafeTensors::read_metadata(&content).map_err(|error| damaged(error.to_string()))?;
+        let start = 8 + header;
+        let expected = start + metadata.data_len();
+        if content.len() != expected {
+            return Err(damaged(format!("it has {} bytes, but its header speaks of {expected}", content.len())));
+        }
+        let shard = self.shards.len();
+        let entry = |info: &safetensors::tensor::TensorInfo| Entry {
+            shard,
+            dtype: info.dtype,
+            shape: info.shape.clone(),
+            range: start + info.data_offsets.0..start + info.data_offsets.1,
+        };
+        let entries = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info))).collect();
+        self.shards.push(Shard { label, content });
+        Ok(entries)
+    }
+
+    /// A tensor that must be there, in this shape.
+    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor<'_>> {
+        let Some(entry) = self.entries.get(name) else {
+            return Err(Error::MissingTensor { file: self.label.clone(), tensor: name.to_string() });
+        };
+        let Shard { label, content } = &self.shards[entry.shard];
+        let (file, tensor) = (label.clone(), name.to_string());
+        if entry.shape != shape {
+            return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected: shape.to_vec() });
+        }
+        let dtype = match entry.dtype {
+            Dtype::F32 => Numbers::F32,
+            Dtype::F16 => Numbers::F16,
+            Dtype::BF16 => Numbers::Bf16,
+            other => return Err(Error::Dtype { file, tensor, found: format!("{other:?}") }),
+        };
+        Ok(Tensor { name: tensor, file, numbers: dtype, content, range: entry.range.clone() })
+    }
+
+    /// Whether all tensors take more than 16 bits a number.
+    pub(crate) fn are_f32(&self) -> bool {
+        self.entries.values().all(|entry| entry.dtype == Dtype::F32)
+    }
+
+    /// How many numbers all tensors hold.
+    pub(crate) fn count(&self) -> usize {
+        self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum()
+    }
+
+    /// Bytes of all tensors.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.values().map(|entry| entry.range.len()).sum()
+    }
+
+    /// The types of number that occur.
+    pub(crate) fn dtypes(&self) -> Vec<String> {
+        let mut dtypes: Vec<String> = self.entries.values().map(|entry| format!("{:?}", entry.dtype)).collect();
+        dtypes.sort();
+        dtypes.dedup();
+        dtypes
+    }
+}
+
+/// A type of number in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// A tensor in a file.
+#[derive(Debug)]
+pub(crate) struct Tensor<'a> {
+    name: String,
+    file: String,
+    numbers: Numbers,
+    content: &'a Content,
+    range: Range<usize>,
+}
+
+impl Tensor<'_> {
+    /// Reads the elements from `first` on, and checks them.
+    pub(crate) fn read(&self, first: usize, values: &mut [f32]) -> Result<()> {
+        let bytes = &self.content[self.range.clone()];
+        match self.numbers {
+            Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
+            Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+            Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+        }
+        // Without an early exit this vectorizes, and nearly all weights are finite.
+        if values.iter().fold(true, |finite, value| finite & value.is_finite()) {
+            return Ok(());
+        }
+        let index = values.iter().position(|value| !value.is_finite()).unwrap_or_default();
+        Err(Error::NotFinite {
+            file: self.file.clone(),
+            tensor: self.name.clone(),
+            value: values[index],
+            element: first + index,
+        })
+    }
+
+    /// All elements, checked.
+    pub(crate) fn to_vec(&self) -> Result<Vec<f32>> {
+        let mut values = vec![0.0; self.length()];
+        self.read(0, &mut values)?;
+        self.release();
+        Ok(values)
+    }
+
+    /// The type of its numbers.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.numbers
+    }
+
+    /// How many elements it has.
+    pub(crate) fn length(&self) -> usize {
+        self.range.len() / if self.numbers == Numbers::F32 { 4 } else { 2 }
+    }
+
+    /// Gives the memory of its pages back.
+    pub(crate) fn release(&self) {
+        self.content.release(self.range.clone());
+    }
+}
+
+fn widen<const WIDTH: usize>(bytes: &[u8], first: usize, values: &mut [f32], widen: impl Fn([u8; WIDTH]) -> f32) {
+    let (chunks, _) = bytes[first * WIDTH..].as_chunks::<WIDTH>();
+    for (value, &chunk) in values.iter_mut().zip(chunks) {
+        *value = widen(chunk);
+    }
+}

@@ -1,0 +1,220 @@
+//! The forward pass: all blocks but the last for all rows, the rest for the rows that are asked for.
+
+use lacuna::{Observation, View};
+use rayon::prelude::*;
+
+use super::attention::{Attended, KeyValues, Shape, Want};
+use super::kernel::{DEPTH, Lines, rms_norm, silu_times};
+use super::layout::{Layout, Selection};
+use super::matrix::{Input, Precision};
+use super::rope::Rope;
+use super::weights::{Block, Weights};
+use crate::Architecture;
+
+/// A model with its weights, and the buffers it computes in. They grow when a forward pass needs more and are kept.
+pub(crate) struct Forward {
+    pub(crate) weights: Weights,
+    shape: Shape,
+    sizes: Sizes,
+    rope: Rope,
+    /// The residual stream of all rows before the last block.
+    hidden: Lines<f32>,
+    /// The keys and values of the last block, after a forward pass.
+    key_values: KeyValues,
+    work: Work,
+}
+
+/// Widths of rows.
+#[derive(Clone, Copy)]
+struct Sizes {
+    hidden: usize,
+    mlp: usize,
+    epsilon: f32,
+}
+
+/// What is used and overwritten in every block.
+struct Work {
+    input: Input,
+    query: Lines<f32>,
+    key_value: Lines<f32>,
+    attended: Attended,
+    gate_up: Lines<f32>,
+}
+
+impl Forward {
+    pub(crate) fn new(architecture: &Architecture, weights: Weights, precision: Precision) -> Self {
+        let shape = Shape::of(architecture);
+        let work = Work {
+            input: Input::new(precision),
+            query: Lines::new(0),
+            key_value: Lines::new(0),
+            attended: Attended::new(shape),
+            gate_up: Lines::new(0),
+        };
+        Self {
+            weights,
+            shape,
+            sizes: Sizes { hidden: architecture.hidden, mlp: architecture.mlp, epsilon: architecture.epsilon as f32 },
+            rope: Rope::new(shape.head_size, architecture.rope_theta),
+            hidden: Lines::new(0),
+            key_values: KeyValues::new(),
+            work,
+        }
+    }
+
+    /// Runs everything that all rows need, and tells the dependency scores asked for.
+    pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
+        let Self { weights, shape, sizes, rope, hidden, key_values, work } = self;
+        let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
+        let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
+
+        rope.extend(layout.spans.iter().map(|span| span.tokens).max().unwrap_or(0));
+        hidden.resize(layout.rows() * sizes.hidden);
+        let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
+        hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
+
+        let all = Selection::new(layout, (0..layout.rows()).collect());
+        let last = weights.blocks.len() - 1;
+        for (layer, block) in weights.blocks.iter().enumerate() {
+            work.enter(*sizes, block, hidden, None);
+            work.key_value.resize(layout.rows() * block.key_value.matrix.n());
+            block.key_value.apply(&work.input, &mut work.key_value);
+            key_values.fill(*shape, layout, rope, &work.key_value);
+            if layer < last {
+                work.finish(*sizes, block, layout, &all, rope, key_values, hidden);
+                collect(&work.attended, layout, &all, views, layer, &mut seen);
+            } else if views.iter().any(|view| asks(view, layer)) {
+                let masked = masked_rows(layout, views, layer);
+                work.enter(*sizes, block, hidden, Some(&masked));
+                work.attend(block, layout, &masked, rope, key_values, Want::Mass);
+                collect(&work.attended, layout, &masked, views, layer, &mut seen);
+            }
+        }
+        seen
+    }
+
+    /// The output of the last block for a selection of rows.
+    pub(crate) fn finish(&mut self, layout: &Layout, selection: &Selection, output: &mut Lines<f32>) {
+        let Self { weights, sizes, rope, hidden, key_values, work, .. } = self;
+        let block = weights.blocks.last().expect("a model has a block");
+        output.resize(selection.len() * sizes.hidden);
+        for (row, &source) in output.chunks_exact_mut(sizes.hidden).zip(&selection.rows) {
+            row.copy_from_slice(&hidden[source * sizes.hidden..][..sizes.hidden]);
+        }
+        work.enter(*sizes, block, output, None);
+        work.finish(*sizes, block, layout, selection, rope, key_values, output);
+    }
+
+    /// The logits of some rows of what [`finish`](Self::finish) gave.
+    pub(crate) fn project(&mut self, finished: &[f32], rows: &[usize], logits: &mut Lines<f32>) {
+        let Self { weights, sizes, work, .. } = self;
+        let Sizes { hidden, epsilon, .. } = *sizes;
+        work.input.fill(rows.len(), hidden, |index, values| {
+            rms_norm(&finished[rows[index] * hidden..][..hidden], &weights.final_norm, epsilon, values);
+        });
+        logits.resize(rows.len() * weights.head.n());
+        weights.head.multiply(&work.input, logits, false);
+    }
+
+    /// Bytes that a forward pass over `rows` rows needs beyond the weights.
+    pub(crate) fn buffer_bytes(&self, rows: usize) -> usize {
+        let block = &self.weights.blocks[0];
+        let Sizes { hidden, mlp, .. } = self.sizes;
+        // Residual stream, queries, mixed values, rows being read; keys and values, before and after they are laid out.
+        let widths =
+            4 * hidden + 2 * block.key_value.matrix.n() + block.gate_up.n() + hidden.max(mlp).next_multiple_of(DEPTH);
+        rows * widths * size_of::<f32>()
+    }
+}
+
+impl Work {
+    /// Normalizes rows on their way into a block: those of a selection, or all.
+    fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
+        let width = sizes.hidden;
+        let rows = selection.map_or(hidden.len() / width, Selection::len);
+        self.input.fill(rows, width, |index, values| {
+            let row = selection.map_or(index, |selection| selection.rows[index]);
+            rms_norm(&hidden[row * width..][..width], &block.attention_norm, sizes.epsilon, values);
+        });
+    }
+
+    /// Queries and attention of the rows that entered.
+    fn attend(
+        &mut self,
+        block: &Block,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        key_values: &KeyValues,
+        want: Want,
+    ) {
+        self.query.resize(selection.len() * block.query.matrix.n());
+        block.query.apply(&self.input, &mut self.query);
+        self.attended.compute(layout, selection, rope, &self.query, key_values, want);
+    }
+
+    /// Everything after keys and values: `hidden`, the rows of the selection, becomes the block's output.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+    fn finish(
+        &mut self,
+        sizes: Sizes,
+        block: &Block,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        key_values: &KeyValues,
+        hidden: &mut [f32],
+    ) {
+        let Sizes { hidden: width, mlp, epsilon } = sizes;
+        let rows = selection.len();
+        self.attend(block, layout, selection, rope, key_values, Want::All);
+        let Self { input, attended, gate_up, .. } = self;
+        input.fill(rows, width, |index, values| attended.write_row(selection, index, values));
+        block.output.multiply(input, hidden, true);
+
+        let source = &*hidden;
+        input.fill(rows, width, |index, values| {
+            rms_norm(&source[index * width..][..width], &block.mlp_norm, epsilon, values);
+        });
+        gate_up.resize(rows * 2 * mlp);
+        block.gate_up.multiply(input, gate_up, false);
+        input.fill(rows, mlp, |index, values| {
+            let (gate, up) = gate_up[index * 2 * mlp..][..2 * mlp].split_at(mlp);
+            silu_times(gate, up, values);
+        });
+        block.down.multiply(input, hidden, true);
+    }
+}
+
+fn asks(view: &View<'_>, layer: usize) -> bool {
+    view.attention.iter().any(|source| source.layer == layer)
+}
+
+/// The masked rows, without shadows, of the views that ask for a layer's scores.
+fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> Selection {
+    let asking = layout.spans.iter().zip(views).filter(|(_, view)| asks(view, layer));
+    let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
+    Selection::new(layout, rows.filter(|&row| layout.open[row] == 0.0).collect())
+}
+
+/// Puts a layer's mass where it was asked for.
+fn collect(
+    attended: &Attended,
+    layout: &Layout,
+    selection: &Selection,
+    views: &[View<'_>],
+    layer: usize,
+    seen: &mut [Observation],
+) {
+    for (index, tile) in selection.tiles.iter().enumerate().filter(|(_, tile)| !tile.shadow) {
+        let wanted = views[tile.view].attention.iter().zip(&mut seen[tile.view].dependency);
+        for (source, scores) in wanted.filter(|(source, _)| source.layer == layer) {
+            for in_tile in 0..tile.count {
+                let row = selection.rows[tile.first + in_tile];
+                if layout.open[row] == 0.0 {
+                    scores[layout.positions[row]] = attended.mass(index, in_tile, &source.heads);
+                }
+            }
+        }
+    }
+}

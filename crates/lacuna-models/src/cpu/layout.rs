@@ -1,0 +1,168 @@
+//! How views are packed into the rows of one forward pass.
+
+use lacuna::{Place, Token, View};
+
+use crate::{Error, Result};
+
+/// Query rows that attention computes together.
+pub(crate) const TILE: usize = 48;
+
+/// All views back to back, each with its tokens first and its shadows behind them. There is no padding.
+#[derive(Default)]
+pub(crate) struct Layout {
+    pub(crate) spans: Vec<Span>,
+    /// What stands in each row.
+    pub(crate) tokens: Vec<Token>,
+    /// Where each row stands in its canvas. A shadow stands where the position it shadows does.
+    pub(crate) positions: Vec<usize>,
+    /// 1 for rows that are unmasked, 0 for masks and shadows: what the dependency score sums over.
+    pub(crate) open: Vec<f32>,
+    /// Whether position i is predicted from row i − 1.
+    shifted: bool,
+}
+
+/// The rows of one view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) run: u64,
+    /// The first row.
+    pub(crate) start: usize,
+    /// How many rows are tokens.
+    pub(crate) tokens: usize,
+    /// How many rows behind them are shadows.
+    pub(crate) shadows: usize,
+}
+
+impl Span {
+    /// Tokens and shadows.
+    pub(crate) fn rows(&self) -> usize {
+        self.tokens + self.shadows
+    }
+
+    /// The row behind the last.
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.rows()
+    }
+}
+
+impl Layout {
+    pub(crate) fn new(views: &[View<'_>], mask: Token, shifted: bool) -> Self {
+        let mut layout = Self { shifted, ..Self::default() };
+        for view in views {
+            let start = layout.rows();
+            layout.spans.push(Span { run: view.run, start, tokens: view.tokens.len(), shadows: view.shadows.len() });
+            layout.tokens.extend(view.tokens);
+            layout.tokens.resize(start + view.tokens.len() + view.shadows.len(), mask);
+            layout.positions.extend((0..view.tokens.len()).chain(view.shadows.iter().copied()));
+        }
+        layout.open = layout.tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }).collect();
+        layout
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The row that predicts a place.
+    pub(crate) fn row(&self, view: usize, place: Place) -> Result<usize> {
+        let Some(span) = self.spans.get(view) else {
+            return Err(Error::Request(format!("view {view} was not among the {} observed last", self.spans.len())));
+        };
+        let found = match place {
+            Place::At(position) if position < span.tokens => {
+                Some(span.start + if self.shifted { position.saturating_sub(1) } else { position })
+            }
+            Place::At(_) => None,
+            Place::Shadow(position) => {
+                (span.start + span.tokens..span.end()).find(|&row| self.positions[row] == position)
+            }
+        };
+        found.ok_or_else(|| Error::Request(format!("{place:?} was not among the places observed of view {view}")))
+    }
+
+    /// Whether a row is a shadow, and which view it belongs to.
+    fn kind(&self, row: usize) -> (usize, bool) {
+        let view = self.spans.partition_point(|span| span.end() <= row);
+        (view, row >= self.spans[view].start + self.spans[view].tokens)
+    }
+}
+
+/// Some rows of a layout, ascending, and their division into tiles.
+#[derive(Default)]
+pub(crate) struct Selection {
+    pub(crate) rows: Vec<usize>,
+    pub(crate) tiles: Vec<Tile>,
+}
+
+/// Rows of a selection that see the same keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tile {
+    pub(crate) view: usize,
+    /// Whether they are shadows.
+    pub(crate) shadow: bool,
+    /// The first, as an index into the selection.
+    pub(crate) first: usize,
+    /// How many, at most [`TILE`].
+    pub(crate) count: usize,
+}
+
+impl Selection {
+    /// `rows` must ascend.
+    pub(crate) fn new(layout: &Layout, rows: Vec<usize>) -> Self {
+        let mut tiles: Vec<Tile> = Vec::new();
+        for (index, &row) in rows.iter().enumerate() {
+            let (view, shadow) = layout.kind(row);
+            match tiles.last_mut() {
+                Some(tile) if (tile.view, tile.shadow) == (view, shadow) && tile.count < TILE => tile.count += 1,
+                _ => tiles.push(Tile { view, shadow, first: index, count: 1 }),
+            }
+        }
+        Self { rows, tiles }
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view<'a>(tokens: &'a [Token], shadows: &'a [usize]) -> View<'a> {
+        View { run: 0, tokens, attention: &[], shadows }
+    }
+
+    #[test]
+    fn views_are_packed_without_padding_and_shadows_follow_their_tokens() {
+        let layout = Layout::new(&[view(&[4, 9, 9], &[1]), view(&[9, 4], &[])], 9, false);
+        assert_eq!(layout.tokens, [4, 9, 9, 9, 9, 4]);
+        assert_eq!(layout.positions, [0, 1, 2, 1, 0, 1]);
+        assert_eq!(layout.open, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+        assert_eq!(layout.row(0, Place::Shadow(1)).unwrap(), 3);
+        assert_eq!(layout.row(1, Place::At(1)).unwrap(), 5);
+        assert!(layout.row(1, Place::At(2)).is_err());
+        assert!(layout.row(0, Place::Shadow(2)).is_err());
+        assert!(layout.row(2, Place::At(0)).is_err());
+    }
+
+    #[test]
+    fn a_shifted_model_predicts_from_the_row_before() {
+        let layout = Layout::new(&[view(&[4, 9, 9], &[]), view(&[9, 4], &[])], 9, true);
+        let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
+        assert_eq!(rows, [0, 0, 1]);
+        assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
+    }
+
+    #[test]
+    fn tiles_never_mix_views_or_kinds_and_never_exceed_their_size() {
+        let tokens = vec![9; 60];
+        let layout = Layout::new(&[view(&tokens, &[3, 4]), view(&tokens[..5], &[])], 9, false);
+        let selection = Selection::new(&layout, (0..layout.rows()).collect());
+        let shape: Vec<_> =
+            selection.tiles.iter().map(|tile| (tile.view, tile.shadow, tile.first, tile.count)).collect();
+        assert_eq!(shape, [(0, false, 0, 48), (0, false, 48, 12), (0, true, 60, 2), (1, false, 62, 5)]);
+    }
+}

@@ -1,0 +1,33 @@
+//! LLaDA and Dream checkpoints for [`lacuna`]: loading, text, and the CPU predictor.
+//!
+//! A [`Checkpoint`] is a directory in the Hugging Face layout, or the model that is part of the program. It is read into one
+//! description, the [`Architecture`], whatever its family. [`Text`] is its tokenizer and chat template, [`CpuPredictor`] the
+//! model itself.
+//!
+//! ```
+//! use lacuna::{Predictor, View};
+//! use lacuna_models::{Checkpoint, CpuPredictor};
+//!
+//! let checkpoint = Checkpoint::embedded()?;
+//! let mut model = CpuPredictor::load(&checkpoint, None)?;
+//! let mut tokens = checkpoint.text()?.chat(&[("user", "Hello!")])?;
+//! tokens.resize(tokens.len() + 16, model.description().mask);
+//! model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }])?;
+//! assert_eq!(model.logits(0)?.len(), tokens.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod architecture;
+mod checkpoint;
+mod cpu;
+mod dream;
+mod embedded;
+mod error;
+mod llada;
+mod text;
+
+pub use architecture::{Architecture, Family};
+pub use checkpoint::{Checkpoint, Recommended};
+pub use cpu::{CpuPredictor, Memory, Precision, product_gflops};
+pub use error::{Error, Result};
+pub use text::{Specials, Text};

@@ -1,0 +1,9 @@
+//! Between text and tokens: tokenizer and chat template.
+
+mod calendar;
+mod codec;
+mod json;
+mod qwen2;
+mod template;
+
+pub use codec::{Specials, Text};

@@ -1,0 +1,91 @@
+//! Chat templates, rendered as transformers renders them.
+
+use std::collections::BTreeMap;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, ErrorKind, Value, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::calendar::strftime_now;
+use super::codec::parse;
+use super::json::to_json;
+use crate::checkpoint::Files;
+use crate::{Error, Result};
+
+const CONFIG: &str = "tokenizer_config.json";
+const SEPARATE: &str = "chat_template.jinja";
+const SPECIALS: &str = "special_tokens_map.json";
+
+/// A chat template and the special tokens it may mention.
+#[derive(Debug)]
+pub(super) struct Template {
+    file: String,
+    source: String,
+    specials: BTreeMap<String, Value>,
+}
+
+impl Template {
+    /// The template of a checkpoint, if it has one. A file of its own goes before the configuration, as in transformers.
+    pub(super) fn load(files: &Files, config: &serde_json::Value) -> Result<Option<Self>> {
+        let (file, source) = match files.read(SEPARATE)? {
+            Some(source) => (SEPARATE, String::from_utf8_lossy(&source).into_owned()),
+            None => match in_config(config) {
+                Some(source) => (CONFIG, source),
+                None => return Ok(None),
+            },
+        };
+        let mut specials = BTreeMap::new();
+        if let Some(map) = files.read(SPECIALS)? {
+            add_specials(&parse(files, SPECIALS, &map)?, &mut specials);
+        }
+        add_specials(config, &mut specials);
+        Ok(Some(Self { file: files.label(file), source, specials }))
+    }
+
+    /// The text of a chat, up to where the answer begins.
+    pub(super) fn render(&self, messages: &[(&str, &str)]) -> Result<String> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_filter("tojson", to_json);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_function(
+            "raise_exception",
+            |message: String| -> std::result::Result<Value, minijinja::Error> {
+                Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+            },
+        );
+        let message = |&(role, content): &(&str, &str)| context! { role => role, content => content };
+        let mut variables = self.specials.clone();
+        variables.insert("messages".to_string(), messages.iter().map(message).collect());
+        variables.insert("add_generation_prompt".to_string(), Value::from(true));
+        let rendered = environment.render_str(&self.source, Value::from(variables));
+        rendered.map_err(|error| {
+            let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+            let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
+            Error::Template { file: self.file.clone(), reason: reason + &line }
+        })
+    }
+}
+
+/// The configuration has one template, or several with names.
+fn in_config(config: &serde_json::Value) -> Option<String> {
+    match config.get("chat_template")? {
+        serde_json::Value::String(template) => Some(template.clone()),
+        serde_json::Value::Array(templates) => {
+            let default = templates.iter().find(|template| template.get("name").is_some_and(|name| name == "default"));
+            default?.get("template")?.as_str().map(str::to_string)
+        }
+        _ => None,
+    }
+}
+
+/// Collects `bos_token` and its kin: strings, or objects with the string as `content`.
+fn add_specials(source: &serde_json::Value, specials: &mut BTreeMap<String, Value>) {
+    for (key, value) in source.as_object().into_iter().flatten().filter(|(key, _)| key.ends_with("_token")) {
+        if let Some(token) = value.as_str().or_else(|| value.get("content")?.as_str()) {
+            specials.insert(key.clone(), Value::from(token));
+        }
+    }
+}

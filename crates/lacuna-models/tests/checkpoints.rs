@@ -1,0 +1,258 @@
+//! Checkpoints: what loads, and in which words the rest is refused.
+
+mod common;
+
+use common::altered::Altered;
+use common::{all_layers, data, distance, goldens, view};
+use lacuna::{Predictor, View};
+use lacuna_models::{Checkpoint, CpuPredictor, Family, Precision};
+use safetensors::Dtype;
+use serde_json::{Value, json};
+
+const QUERY: &str = "model.transformer.blocks.1.q_proj.weight";
+
+fn llada() -> Altered {
+    Altered::copy("llada-tiny")
+}
+
+#[test]
+fn what_a_checkpoint_says_of_itself() {
+    let llada = Checkpoint::open(data("llada-tiny")).unwrap();
+    let architecture = llada.architecture();
+    assert_eq!(architecture.family, Family::Llada);
+    assert_eq!((architecture.layers, architecture.hidden, architecture.mlp), (4, 64, 176));
+    assert_eq!((architecture.mask, architecture.end), (511, Some(509)));
+    assert!(!architecture.shifted && !architecture.biased && !architecture.tied);
+    assert_eq!(llada.end_tokens(), (Some(509), None));
+    assert_eq!(llada.dtypes(), ["F32"]);
+
+    let dream = Checkpoint::open(data("dream-tiny")).unwrap();
+    let architecture = dream.architecture();
+    assert_eq!(architecture.family, Family::Dream);
+    assert_eq!((architecture.heads, architecture.key_value_heads), (4, 2));
+    assert!(architecture.shifted && architecture.biased);
+}
+
+#[test]
+fn sixteen_bit_checkpoints_load_and_stay_sixteen_bit() {
+    for name in ["llada-tiny", "dream-tiny"] {
+        for (dtype, tolerance) in [(Dtype::F16, 0.02), (Dtype::BF16, 0.1)] {
+            let altered = Altered::copy(name).convert(dtype);
+            assert_eq!(altered.load().unwrap().precision(), Precision::Bf16);
+            let checkpoint = Checkpoint::open(altered.path()).unwrap();
+            let mut model = CpuPredictor::load(&checkpoint, Some(Precision::F32)).unwrap();
+            let golden = goldens(name).remove(1);
+            model.observe(&[view(&golden.tokens)]).unwrap();
+            let error = distance(&model.logits(0).unwrap().concat(), &golden.logits);
+            let largest = golden.logits.iter().fold(0.0, |largest: f32, logit| largest.max(logit.abs()));
+            assert!(error < tolerance * largest, "{name} {dtype:?}: off by {error} of {largest}");
+        }
+    }
+}
+
+#[test]
+fn tied_weights_are_the_embedding() {
+    const EMBEDDING: &str = "model.transformer.wte.weight";
+    const HEAD: &str = "model.transformer.ff_out.weight";
+    let copied = llada().tensors(|tensors| {
+        let embedding = tensors[EMBEDDING].bytes.clone();
+        tensors.get_mut(HEAD).unwrap().bytes = embedding;
+    });
+    let tied = llada().set("weight_tying", true).tensors(|tensors| drop(tensors.remove(HEAD)));
+    let golden = goldens("llada-tiny").remove(0);
+    let logits = |altered: Altered| {
+        let mut model = altered.load().unwrap();
+        model.observe(&[view(&golden.tokens)]).unwrap();
+        model.logits(0).unwrap()
+    };
+    assert_eq!(logits(copied), logits(tied));
+}
+
+#[test]
+fn embedded_files_are_a_checkpoint_like_any_other() {
+    let leak = |name: &'static str| -> (&'static str, &'static [u8]) {
+        (name, std::fs::read(data("llada-tiny-sharded").join(name)).unwrap().leak())
+    };
+    let files = [
+        "config.json",
+        "model.safetensors.index.json",
+        "model-00001-of-00003.safetensors",
+        "model-00002-of-00003.safetensors",
+        "model-00003-of-00003.safetensors",
+    ];
+    let checkpoint = Checkpoint::from_static(files.map(leak).to_vec().leak()).unwrap();
+    let mut model = CpuPredictor::load(&checkpoint, None).unwrap();
+    let (golden, attention) = (goldens("llada-tiny").remove(0), all_layers());
+    model.observe(&[View { attention: &attention, ..view(&golden.tokens) }]).unwrap();
+    assert!(distance(&model.logits(0).unwrap().concat(), &golden.logits) < 2e-4);
+    assert_eq!(
+        checkpoint.text().err().unwrap().to_string(),
+        "the embedded model has no tokenizer (neither tokenizer.json nor vocab.json with merges.txt): \
+         add one, or use raw token ids"
+    );
+}
+
+#[test]
+fn a_checkpoint_may_recommend_how_to_decode_it() {
+    assert_eq!(Checkpoint::open(data("llada-tiny")).unwrap().recommended(), &Default::default());
+    let open = |value: Value| Checkpoint::open(llada().set("lacuna", value).path());
+    let recommended = open(json!({"strategy": "dos+eb", "layer": 2, "gamma": 0.1, "gen_length": 64})).unwrap();
+    let recommended = recommended.recommended();
+    assert_eq!(recommended.strategy.as_deref(), Some("dos+eb"));
+    assert_eq!((&recommended.layer[..], recommended.gamma), (&[2][..], Some(0.1)));
+    assert_eq!((recommended.gen_length, recommended.block_length), (Some(64), None));
+    assert_eq!(open(json!({"layer": [0, 3]})).unwrap().recommended().layer, [0, 3]);
+    let refused = llada().set("lacuna", json!({"layer": 4})).refusal();
+    assert_eq!(refused, "config.json: lacuna.layer is 4, but the model has layers 0 to 3");
+}
+
+#[test]
+fn masks_that_are_not_named_are_the_published_ones() {
+    let llada = llada().edit("config.json", |config| drop(config.remove("mask_token_id")));
+    assert_eq!(llada.refusal(), "config.json: mask_token_id is 126336, but the vocabulary has ids 0 to 511");
+    let dream = Altered::copy("dream-tiny").edit("config.json", |config| drop(config.remove("mask_token_id")));
+    assert_eq!(dream.refusal(), "config.json: mask_token_id is 151666, but the vocabulary has ids 0 to 511");
+}
+
+#[test]
+fn missing_and_damaged_files_are_named() {
+    let error = Checkpoint::open("/nowhere/at/all").unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/at/all is not a directory: a model is a folder with config.json"), "{error}");
+    assert!(Checkpoint::open(data("llada-tiny/config.json")).is_err());
+
+    assert!(llada().remove("config.json").refusal().starts_with("config.json does not exist: "));
+    assert!(llada().remove("model.safetensors").refusal().starts_with("model.safetensors does not exist: "));
+    for keep in [0, 5, 40, 3000, 500_000] {
+        let refused = llada().truncate("model.safetensors", keep).refusal();
+        assert!(refused.starts_with("model.safetensors is not a whole safetensors file ("), "{refused}");
+    }
+    let refused = llada().write("model.safetensors", [0xA5; 10_000]).refusal();
+    assert!(refused.starts_with("model.safetensors is not a whole safetensors file ("), "{refused}");
+    let refused = llada().write("config.json", "{\n  \"model_type\": \"llada\",\n  oops\n}").refusal();
+    assert_eq!(refused, "config.json is not as expected: key must be a string at line 3 column 3");
+    let refused = llada().set("n_heads", "four").refusal();
+    assert!(
+        refused.starts_with("config.json is not as expected: invalid type: string \"four\", expected usize"),
+        "{refused}"
+    );
+    let refused = llada().edit("config.json", |config| drop(config.remove("d_model"))).refusal();
+    assert!(refused.starts_with("config.json is not as expected: missing field `d_model`"), "{refused}");
+}
+
+#[test]
+fn an_index_must_describe_what_is_there() {
+    const INDEX: &str = "model.safetensors.index.json";
+    const SHARD: &str = "model-00002-of-00003.safetensors";
+    let sharded = || Altered::copy("llada-tiny-sharded");
+    let refused = sharded().remove(SHARD).refusal();
+    assert!(refused.starts_with("model.safetensors.index.json says that tensor model.transformer."), "{refused}");
+    assert!(refused.contains(&format!("is in {SHARD}, but that file does not exist")), "{refused}");
+
+    let point = |tensor: &str, shard: &str| {
+        let altered = sharded();
+        altered
+            .edit(INDEX, |index| drop(index["weight_map"].as_object_mut().unwrap().insert(tensor.into(), shard.into())))
+    };
+    let refused = point("model.transformer.extra.weight", SHARD).refusal();
+    let expected = "model.safetensors.index.json says that tensor model.transformer.extra.weight is in \
+                    model-00002-of-00003.safetensors, but that file has no such tensor; fetch the checkpoint again";
+    assert_eq!(refused, expected);
+    assert!(point(QUERY, "../other.safetensors").refusal().contains("not the name of a file beside it"));
+    let refused =
+        sharded().edit(INDEX, |index| drop(index["weight_map"].as_object_mut().unwrap().remove(QUERY))).refusal();
+    assert!(refused.starts_with(&format!("{INDEX} has no tensor {QUERY}")), "{refused}");
+    assert!(sharded().write(INDEX, "[]").refusal().starts_with(&format!("{INDEX} is not as expected")));
+    assert!(sharded().truncate(SHARD, 1000).refusal().starts_with(SHARD));
+}
+
+#[test]
+fn tensors_must_fit_the_configuration() {
+    let refused = llada().tensors(|tensors| drop(tensors.remove(QUERY))).refusal();
+    assert!(refused.starts_with(&format!("model.safetensors has no tensor {QUERY}: ")), "{refused}");
+    let refused = llada().tensor(QUERY, |parts| parts.shape = vec![32, 128]).refusal();
+    let expected = "in model.safetensors has shape [32, 128], but by config.json it must be [64, 64]";
+    assert_eq!(refused, format!("tensor {QUERY} {expected}"));
+    let refused = llada().tensor(QUERY, |parts| parts.dtype = Dtype::I32).refusal();
+    assert_eq!(
+        refused,
+        format!("tensor {QUERY} in model.safetensors is of type I32, but lacuna reads F32, F16 and BF16")
+    );
+    let refused = Altered::copy("dream-tiny").tensors(|tensors| {
+        tensors.remove("model.layers.2.self_attn.v_proj.bias");
+    });
+    assert!(refused.refusal().starts_with("model.safetensors has no tensor model.layers.2.self_attn.v_proj.bias"));
+}
+
+#[test]
+fn weights_that_are_not_finite_are_found_wherever_they_are() {
+    let tensors = [
+        QUERY,
+        "model.transformer.wte.weight",
+        "model.transformer.ln_f.weight",
+        "model.transformer.ff_out.weight",
+        "model.transformer.blocks.3.ff_out.weight",
+    ];
+    for (tensor, value) in
+        tensors.into_iter().zip([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::INFINITY])
+    {
+        let altered = llada().tensor(tensor, |parts| parts.bytes[4 * 61..4 * 62].copy_from_slice(&value.to_le_bytes()));
+        let expected =
+            format!("tensor {tensor} in model.safetensors has {value} at element 61: the weights are damaged");
+        assert_eq!(altered.refusal(), expected);
+    }
+    for dtype in [Dtype::F16, Dtype::BF16] {
+        let altered = llada().convert(dtype).tensor("model.transformer.wte.weight", |parts| {
+            parts.bytes[20_000..20_002].copy_from_slice(&0x7FFFu16.to_le_bytes());
+        });
+        assert!(altered.refusal().contains("has NaN at element 10000"), "{}", altered.refusal());
+    }
+}
+
+#[test]
+fn variants_that_are_not_implemented_are_refused() {
+    let cases = [
+        ("alibi", json!(true), "true", "false"),
+        ("rope", json!(false), "false", "true"),
+        ("layer_norm_type", json!("default"), "'default'", "rms"),
+        ("include_bias", json!(true), "true", "false"),
+        ("block_group_size", json!(2), "2", "1"),
+        ("multi_query_attention", json!(true), "true", "false"),
+        ("attention_layer_norm", json!(true), "true", "false"),
+        ("scale_logits", json!(true), "true", "false"),
+        ("input_emb_norm", json!(true), "true", "false"),
+        ("activation_type", json!("gelu"), "'gelu'", "silu"),
+        ("block_type", json!("sequential"), "'sequential'", "llama"),
+    ];
+    for (key, value, shown, supported) in cases {
+        let expected = format!("config.json: {key} is {shown}, which is not supported; it must be {supported}");
+        assert_eq!(llada().set(key, value).refusal(), expected);
+    }
+    let dream = |key: &str, value: Value| Altered::copy("dream-tiny").set(key, value).refusal();
+    assert!(
+        dream("hidden_act", json!("gelu")).starts_with("config.json: hidden_act is 'gelu', which is not supported")
+    );
+    assert!(dream("rope_scaling", json!({"type": "yarn"})).contains("it must be null"));
+    assert!(dream("use_sliding_window", json!(true)).contains("it must be false"));
+    let refused = llada().set("model_type", "gpt2").refusal();
+    assert_eq!(refused, "config.json: model_type is 'gpt2', but lacuna knows llada (LLaDA) and Dream");
+    assert!(llada().edit("config.json", |config| drop(config.remove("model_type"))).refusal().contains("model_type"));
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    for key in
+        ["n_layers", "d_model", "n_heads", "n_kv_heads", "mlp_hidden_size", "embedding_size", "max_sequence_length"]
+    {
+        let refused = llada().set(key, 0).refusal();
+        assert!(refused.ends_with("is 0, but it must be at least 1"), "{key}: {refused}");
+    }
+    assert!(llada().set("n_heads", 5).refusal().contains("must be an even multiple of the 5 heads"));
+    assert!(llada().set("n_heads", 64).refusal().contains("must be an even multiple of the 64 heads"));
+    assert!(llada().set("n_kv_heads", 3).refusal().contains("it must divide the 4 heads"));
+    assert!(llada().set("mask_token_id", 512).refusal().contains("mask_token_id is 512"));
+    assert!(llada().set("rope_theta", 0).refusal().contains("rope_theta is 0"));
+    assert!(llada().set("rms_norm_eps", -1.0).refusal().contains("rms_norm_eps is -1"));
+    assert!(llada().set("n_layers", -1).refusal().contains("invalid value: integer `-1`"));
+    assert!(llada().set("n_layers", 5).refusal().contains("has no tensor model.transformer.blocks.4."));
+    assert!(llada().set("d_model", 1u64 << 60).refusal().contains("has shape [512, 64]"));
+}

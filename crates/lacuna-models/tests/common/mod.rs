@@ -1,0 +1,80 @@
+//! What the tests share.
+#![allow(dead_code, reason = "every test file uses some of it")]
+
+pub(crate) mod altered;
+pub(crate) mod naive;
+
+use std::path::{Path, PathBuf};
+
+use lacuna::{Belief, Draw, Lens, Place, Predictor, Row, Source, Token, View};
+use lacuna_models::{Checkpoint, CpuPredictor, Precision};
+use safetensors::SafeTensors;
+
+/// The mask token of the tiny models.
+pub(crate) const MASK: Token = 511;
+
+/// A file or directory of test data.
+pub(crate) fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// One of the tiny models.
+pub(crate) fn load(name: &str, precision: Precision) -> CpuPredictor {
+    let checkpoint = Checkpoint::open(data(name)).unwrap();
+    CpuPredictor::load(&checkpoint, Some(precision)).unwrap()
+}
+
+/// One case of the forward goldens.
+pub(crate) struct Golden {
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) logits: Vec<f32>,
+    pub(crate) masked: Vec<usize>,
+    /// Layer by layer, for the masked positions.
+    pub(crate) dependency: Vec<f32>,
+}
+
+/// The three cases of a model.
+pub(crate) fn goldens(model: &str) -> Vec<Golden> {
+    let bytes = std::fs::read(data(&format!("forward/{model}.safetensors"))).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let words = |name: String| -> Vec<[u8; 4]> { file.tensor(&name).unwrap().data().as_chunks().0.to_vec() };
+    let floats = |name: String| words(name).into_iter().map(f32::from_le_bytes).collect();
+    let integers = |name: String| words(name).into_iter().map(u32::from_le_bytes);
+    (0..3)
+        .map(|case| Golden {
+            tokens: integers(format!("case{case}.input_ids")).collect(),
+            logits: floats(format!("case{case}.logits")),
+            masked: integers(format!("case{case}.masked_positions")).map(|position| position as usize).collect(),
+            dependency: floats(format!("case{case}.dep")),
+        })
+        .collect()
+}
+
+/// All heads of each of the tiny models' layers.
+pub(crate) fn all_layers() -> Vec<Source> {
+    (0..4).map(|layer| Source { layer, heads: Vec::new() }).collect()
+}
+
+/// A view that asks for nothing but the forward pass.
+pub(crate) fn view(tokens: &[Token]) -> View<'_> {
+    View { run: 0, tokens, attention: &[], shadows: &[] }
+}
+
+/// Beliefs at places of one view.
+pub(crate) fn read(model: &mut CpuPredictor, view: usize, places: &[Place]) -> Vec<Belief> {
+    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+    let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &lens)).collect();
+    model.read(&rows).unwrap()
+}
+
+/// A row that asks for nothing but a belief.
+pub(crate) fn row<'a>(view: usize, place: Place, lens: &'a Lens) -> Row<'a> {
+    let draw = Draw::new(0, 0, place.position());
+    Row { view, place, lens, draw, witness: None, guide: None, remember: false }
+}
+
+/// The largest distance between two slices.
+pub(crate) fn distance(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max)
+}

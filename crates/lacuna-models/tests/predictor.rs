@@ -1,0 +1,223 @@
+//! The predictor's promises: what a row says depends on nothing but its view.
+
+mod common;
+
+use common::naive::{Naive, probabilities};
+use common::{MASK, all_layers, data, load, read, row, view};
+use lacuna::{Belief, Choice, Guide, Lens, Observation, Place, Predictor, Row, Source, Token, View};
+use lacuna_models::{Checkpoint, CpuPredictor, Precision};
+
+const MODELS: [&str; 2] = ["llada-tiny", "dream-tiny"];
+const PRECISIONS: [Precision; 2] = [Precision::F32, Precision::Bf16];
+
+/// A canvas that is long enough for several tiles and several runs of keys, with every third position masked.
+fn long(length: usize) -> Vec<Token> {
+    (0..length).map(|i| if i % 3 == 1 { MASK } else { (i * 37 % 509) as Token }).collect()
+}
+
+fn places(length: usize) -> Vec<Place> {
+    (0..length).map(Place::At).collect()
+}
+
+#[test]
+fn reading_in_pieces_is_reading_at_once() {
+    for (name, precision) in MODELS.into_iter().flat_map(|name| PRECISIONS.map(|precision| (name, precision))) {
+        let mut model = load(name, precision);
+        let tokens = long(150);
+        model.observe(&[view(&tokens)]).unwrap();
+        let whole = read(&mut model, 0, &places(150));
+        let pieces: Vec<Belief> = places(150).chunks(7).flat_map(|piece| read(&mut model, 0, piece)).collect();
+        assert_eq!(whole, pieces);
+        let backwards: Vec<Place> = places(150).into_iter().rev().collect();
+        assert!(read(&mut model, 0, &backwards).iter().rev().eq(&whole));
+        let again = read(&mut model, 0, &[Place::At(3), Place::At(3)]);
+        assert_eq!([&again[0], &again[1]], [&whole[3]; 2]);
+    }
+}
+
+#[test]
+fn a_batch_is_each_view_alone() {
+    for (name, precision) in MODELS.into_iter().flat_map(|name| PRECISIONS.map(|precision| (name, precision))) {
+        let mut model = load(name, precision);
+        let canvases = [long(5), long(300), long(1), long(61)];
+        let attention = all_layers();
+        let views: Vec<View<'_>> =
+            canvases.iter().map(|tokens| View { run: 0, tokens, attention: &attention, shadows: &[] }).collect();
+        let together = model.observe(&views).unwrap();
+        let beliefs: Vec<Vec<Belief>> =
+            (0..4).map(|view| read(&mut model, view, &places(canvases[view].len()))).collect();
+        for index in 0..4 {
+            assert_eq!(model.observe(&views[index..=index]).unwrap()[0], together[index]);
+            assert_eq!(read(&mut model, 0, &places(canvases[index].len())), beliefs[index]);
+        }
+    }
+}
+
+#[test]
+fn threads_change_nothing() {
+    fn run(name: &str, precision: Precision, threads: usize) -> (Vec<Observation>, Vec<Belief>) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut model = load(name, precision);
+            let (tokens, attention) = (long(200), all_layers());
+            let seen = model.observe(&[View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] }]).unwrap();
+            (seen, read(&mut model, 0, &places(200)))
+        })
+    }
+    for (name, precision) in MODELS.into_iter().flat_map(|name| PRECISIONS.map(|precision| (name, precision))) {
+        let one = run(name, precision, 1);
+        assert_eq!(one, run(name, precision, 2));
+        assert_eq!(one, run(name, precision, 5));
+    }
+}
+
+#[test]
+fn scores_of_chosen_heads_average_to_those_of_all() {
+    for name in MODELS {
+        let mut model = load(name, Precision::F32);
+        let tokens = long(40);
+        for layer in 0..4 {
+            let source = |heads: &[usize]| Source { layer, heads: heads.to_vec() };
+            let attention = [source(&[]), source(&[0]), source(&[1]), source(&[2]), source(&[3]), source(&[1, 3])];
+            let view = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+            let scores = model.observe(&[view]).unwrap().remove(0).dependency;
+            for (position, score) in scores[0].iter().enumerate() {
+                let mean = |heads: &[usize]| {
+                    heads.iter().map(|&head| scores[head + 1][position]).sum::<f32>() / heads.len() as f32
+                };
+                assert!((score - mean(&[0, 1, 2, 3])).abs() < 1e-6);
+                assert!((scores[5][position] - mean(&[1, 3])).abs() < 1e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn shadows_see_everything_but_what_they_shadow_and_nobody_sees_them() {
+    let naive = Naive::load();
+    let mut model = load("llada-tiny", Precision::F32);
+    let tokens = long(30);
+    let shadows: Vec<usize> = (8..20).collect();
+    let attention = all_layers();
+    let plain = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+    let unshadowed = model.observe(&[plain]).unwrap();
+    let beliefs = read(&mut model, 0, &places(30));
+
+    let shadowed = View { shadows: &shadows, ..plain };
+    assert_eq!(model.observe(&[shadowed, plain]).unwrap(), [&unshadowed[..], &unshadowed[..]].concat());
+    assert_eq!(read(&mut model, 0, &places(30)), beliefs);
+    assert_eq!(read(&mut model, 1, &places(30)), beliefs);
+
+    let all: Vec<Token> = tokens.iter().copied().chain(shadows.iter().map(|_| MASK)).collect();
+    let positions: Vec<usize> = (0..30).chain(shadows.iter().copied()).collect();
+    let visible = |q: usize, k: usize| if q < 30 { k < 30 } else { k != positions[q] };
+    let logits = naive.logits(&all, &positions, visible);
+    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+    for (index, &position) in shadows.iter().enumerate() {
+        let exact = probabilities(&logits[30 + index]);
+        let witness = tokens[position] % 511;
+        let request = Row { witness: Some(witness), ..row(0, Place::Shadow(position), &lens) };
+        let belief = model.read(&[request]).unwrap().remove(0);
+        let largest = exact.iter().copied().fold(0.0, f64::max);
+        assert!((belief.first - largest).abs() < 1e-4, "shadow of {position}");
+        assert!((belief.witness.unwrap() - exact[witness as usize]).abs() < 1e-4, "shadow of {position}");
+    }
+}
+
+#[test]
+fn guidance_mixes_the_logits_of_two_views() {
+    for name in MODELS {
+        let mut model = load(name, Precision::F32);
+        let (tokens, bare) = (long(20), [vec![MASK; 8], long(20)[8..].to_vec()].concat());
+        model.observe(&[view(&tokens), view(&bare)]).unwrap();
+        let (guided, unguided) = (model.logits(0).unwrap(), model.logits(1).unwrap());
+        let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+        let guide = Some(Guide { view: 1, scale: 1.5 });
+        let request = |position| Row { guide, ..row(0, Place::At(position), &lens) };
+        let plain = |position| row(0, Place::At(position), &lens);
+        let rows: Vec<Row<'_>> = (0..20).flat_map(|position| [request(position), plain(position)]).collect();
+        let beliefs = model.read(&rows).unwrap();
+        assert_eq!(model.read(&[plain(9)]).unwrap()[0], beliefs[19]);
+        for position in 0..20 {
+            let source = if name == "dream-tiny" { usize::max(position, 1) - 1 } else { position };
+            let mix = |(with, without): (&f32, &f32)| without + 2.5 * (with - without);
+            let mut mixed: Vec<f32> = guided[source].iter().zip(&unguided[source]).map(mix).collect();
+            let expected = plain(position).believe(&mut mixed, &mut None).unwrap();
+            assert_eq!(beliefs[2 * position], expected);
+        }
+    }
+}
+
+#[test]
+fn what_is_remembered_is_compared_with_until_forgotten() {
+    let mut model = load("llada-tiny", Precision::F32);
+    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+    let ask = |model: &mut CpuPredictor, run: u64, tokens: &[Token]| {
+        model.observe(&[View { run, ..view(tokens) }]).unwrap();
+        model.read(&[Row { remember: true, ..row(0, Place::At(4), &lens) }]).unwrap()[0].divergence
+    };
+    let (one, other) = (long(12), [long(6), vec![MASK; 6]].concat());
+    assert_eq!(ask(&mut model, 7, &one), None);
+    assert!(ask(&mut model, 7, &one).unwrap().abs() < 1e-9);
+    assert!(ask(&mut model, 7, &other).unwrap() > 1e-6);
+    assert_eq!(ask(&mut model, 8, &one), None);
+    model.forget(7);
+    assert_eq!(ask(&mut model, 7, &one), None);
+    assert!(ask(&mut model, 8, &one).is_some());
+}
+
+#[test]
+fn draws_do_not_depend_on_company() {
+    let mut model = load("llada-tiny", Precision::F32);
+    let tokens = long(30);
+    model.observe(&[view(&tokens)]).unwrap();
+    let lens = Lens { choice: Choice::Gumbel { temperature: 1.0 }, suppressed: vec![MASK], ..Lens::default() };
+    let rows: Vec<Row<'_>> = (0..30).map(|position| row(0, Place::At(position), &lens)).collect();
+    let together = model.read(&rows).unwrap();
+    let alone: Vec<Belief> = rows.iter().map(|&row| model.read(&[row]).unwrap().remove(0)).collect();
+    assert_eq!(together, alone);
+}
+
+#[test]
+fn requests_that_cannot_be_met_are_refused_in_a_sentence() {
+    let mut llada = load("llada-tiny", Precision::F32);
+    let mut dream = load("dream-tiny", Precision::F32);
+    let (tokens, wrong, endless) = (long(8), [1, 512], vec![1; 4097]);
+    let source = |layer, heads: &[usize]| [Source { layer, heads: heads.to_vec() }];
+    let mut refusal = |view: View<'_>| llada.observe(&[view]).unwrap_err().to_string();
+    let plain = view(&tokens);
+    assert_eq!(refusal(view(&wrong)), "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511");
+    assert!(refusal(view(&endless)).starts_with("the canvas has 4097 positions, but the model's context ends at 4096"));
+    assert_eq!(refusal(view(&[])), "a canvas without positions cannot be observed");
+    let attention = source(4, &[]);
+    assert!(refusal(View { attention: &attention, ..plain }).starts_with("layer 4 does not exist"));
+    let attention = source(3, &[4]);
+    assert!(refusal(View { attention: &attention, ..plain }).starts_with("head 4 does not exist"));
+    assert_eq!(refusal(View { shadows: &[8], ..plain }), "position 8 has no token to shadow");
+
+    assert!(llada.description().shadows && !dream.description().shadows);
+    let refused = dream.observe(&[View { shadows: &[1], ..plain }]).unwrap_err().to_string();
+    assert_eq!(refused, "a model whose prediction is shifted has no shadow rows");
+
+    let lens = Lens::default();
+    let refused = dream.read(&[row(0, Place::At(0), &lens)]).unwrap_err().to_string();
+    assert_eq!(refused, "view 0 was not among the 0 observed last");
+    llada.observe(&[plain]).unwrap();
+    assert!(llada.read(&[row(0, Place::At(8), &lens)]).is_err());
+    assert!(llada.read(&[row(0, Place::Shadow(1), &lens)]).is_err());
+    assert_eq!(llada.read(&[]).unwrap(), []);
+    assert_eq!(llada.observe(&[]).unwrap(), []);
+}
+
+#[test]
+fn a_predictor_tells_what_it_holds() {
+    let checkpoint = Checkpoint::open(data("llada-tiny")).unwrap();
+    let full = CpuPredictor::load(&checkpoint, None).unwrap();
+    assert_eq!(full.precision(), Precision::F32);
+    let half = CpuPredictor::load(&checkpoint, Some(Precision::Bf16)).unwrap();
+    let (full, half) = (full.memory(128), half.memory(128));
+    assert!((checkpoint.bytes()..2 * checkpoint.bytes()).contains(&full.weights));
+    assert!(half.weights < full.weights);
+    assert!(full.buffers > 64 * 512 * 4);
+    assert_eq!(checkpoint.parameters() * 4, checkpoint.bytes());
+}
