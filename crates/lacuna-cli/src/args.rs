@@ -1,0 +1,354 @@
+//! Every flag of the command line, with the text that explains it.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use lacuna::Token;
+
+/// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
+///
+/// Such a model does not write from left to right. It starts from a canvas of masks and fills them step by step; which
+/// positions come next decides how good the text becomes. That choice is a strategy: `lacuna strategies` explains them.
+#[derive(Parser)]
+#[command(name = "lacuna", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Answer a prompt, and watch the answer emerge
+    Generate(Generate),
+    /// Fill the gaps of a text, with what follows them in view
+    Fill(Fill),
+    /// Decode one prompt with several strategies, side by side
+    Compare(Compare),
+    /// Show again what `generate --format json` or `fill --format json` recorded
+    Replay(Replay),
+    /// Print what the model sees: logits and dependency scores for a canvas
+    Probe(Probe),
+    /// Describe a model: its shape, its files, the memory it takes
+    Inspect(Inspect),
+    /// Explain the strategies and how to combine them
+    Strategies,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  lacuna generate \"Tom has 3 boxes of 12 apples and eats 5. How many are left?\"
+  lacuna generate --strategy confidence --gen-length 128 --block-length 32 \"...\"
+  lacuna generate --model LLaDA-8B-Instruct --strategy dos+eb --layer 4 \"...\"
+  lacuna generate --jsonl prompts.jsonl --format json > runs.jsonl
+  lacuna generate --prompt-tokens 1,2,3 --format json")]
+pub(crate) struct Generate {
+    /// Prompts to answer, each on its own; '-' reads one from standard input
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompts: Vec<String>,
+    /// Another way to give a prompt; may be repeated
+    #[arg(long = "prompt", value_name = "TEXT")]
+    pub(crate) prompt_flags: Vec<String>,
+    /// A prompt as raw token ids, to which no template is added; may be repeated
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
+    pub(crate) prompt_tokens: Vec<Tokens>,
+    /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
+    /// {"prompt_tokens": [...]}; its "id", if any, comes back in the output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) jsonl: Option<PathBuf>,
+    /// Give the prompt to the model as it is, without its chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
+    /// A system message to put before the prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    pub(crate) system: Option<String>,
+    /// How many tokens to generate [default: the model's own, else 128]
+    #[arg(long, value_name = "N")]
+    pub(crate) gen_length: Option<usize>,
+    /// How many prompts share a forward pass; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+    pub(crate) batch: usize,
+    #[command(flatten)]
+    pub(crate) decoding: Decoding,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too.
+
+Examples:
+  lacuna fill \"def square(x):<gap:8>x * x\"
+  lacuna fill --prompt \"Write a function add(a, b).\" \"def add(a, b):<gap:12>\"
+  lacuna fill - < text-with-gaps.txt")]
+pub(crate) struct Fill {
+    /// The text with its gaps; '-' reads it from standard input
+    #[arg(value_name = "TEXT", required_unless_present = "tokens")]
+    pub(crate) text: Option<String>,
+    /// The canvas as raw token ids, the mask token where a gap is
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens, conflicts_with_all = ["text", "prompt"])]
+    pub(crate) tokens: Option<Tokens>,
+    /// A prompt to which the text is the answer; it gets the model's chat template
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+    /// Let gaps end the text (end-of-text tokens), instead of filling them to the end
+    #[arg(long)]
+    pub(crate) allow_eos: bool,
+    #[command(flatten)]
+    pub(crate) decoding: Decoding,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// The prompt; '-' reads it from standard input
+    pub(crate) prompt: String,
+    /// The strategies to compare
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', default_value = "dos+eb,confidence+eb,random")]
+    pub(crate) strategies: Vec<String>,
+    /// How many tokens to generate [default: the model's own, else 128]
+    #[arg(long, value_name = "N")]
+    pub(crate) gen_length: Option<usize>,
+    /// Give the prompt to the model as it is, without its chat template
+    #[arg(long)]
+    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) decoding: Decoding,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// The recorded lines ('-': standard input)
+    pub(crate) file: PathBuf,
+    /// The model whose tokenizer turns the tokens into text [default: the embedded model]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+    /// Milliseconds between steps on a terminal
+    #[arg(long, value_name = "MS", default_value_t = 60)]
+    pub(crate) delay: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct Probe {
+    /// The canvas as token ids, the mask token where undecided
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
+    pub(crate) tokens: Tokens,
+    #[command(flatten)]
+    pub(crate) model: Model,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) model: Model,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct Model {
+    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+    /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
+    #[arg(long, value_enum)]
+    pub(crate) precision: Option<Precision>,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    pub(crate) device: Device,
+    /// How many threads to use [default: all cores]; results do not depend on it
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) threads: Option<usize>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Decoding")]
+pub(crate) struct Decoding {
+    /// <order>[+<pace>][+<revision>] or a preset; see `lacuna strategies` [default: the model's own, else dos+eb]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) strategy: Option<String>,
+    /// Decode in blocks of N from left to right; for `generate` N must divide the generation length [default: one block]
+    #[arg(long, value_name = "N")]
+    pub(crate) block_length: Option<usize>,
+    /// dos: the layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged [default: the
+    /// model's own, else a sixth of the way up, where the paper found it to work best]
+    #[arg(long, value_name = "LAYERS", value_parser = parse_layers)]
+    pub(crate) layer: Option<Layers>,
+    /// dos: the attention heads that are averaged, from 0 [default: all]
+    #[arg(long, value_name = "HEADS", value_delimiter = ',')]
+    pub(crate) heads: Vec<usize>,
+    /// eb: the entropy bound in nats [default: 0.01]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) gamma: Option<f64>,
+    /// threshold [default: 0.95] and wino [default: 0.6]: the confidence to reach; score-threshold: the score to reach
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) threshold: Option<f64>,
+    /// schedule: steps for the whole text; klass: for its fallback [default: one for each token]
+    #[arg(long, value_name = "N")]
+    pub(crate) steps: Option<usize>,
+    /// schedule: how the tokens are spread over the steps
+    #[arg(long, value_enum, default_value_t = Timetable::Llada)]
+    pub(crate) schedule: Timetable,
+    /// schedule dream: the last timestep
+    #[arg(long, value_name = "X", default_value_t = 1e-3, allow_negative_numbers = true)]
+    pub(crate) eps: f32,
+    /// factor: how much uncertainty all tokens of a step may have together
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(crate) factor: f64,
+    /// klass: the confidence to exceed
+    #[arg(long, value_name = "X", default_value_t = 0.9, allow_negative_numbers = true)]
+    pub(crate) conf_threshold: f64,
+    /// klass: the divergence from the step before to stay below
+    #[arg(long, value_name = "X", default_value_t = 0.01, allow_negative_numbers = true)]
+    pub(crate) kl_threshold: f64,
+    /// klass: for how many steps it must stay below
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) history: usize,
+    /// wino: tokens with less support than this are reopened
+    #[arg(long, value_name = "X", default_value_t = 0.9, allow_negative_numbers = true)]
+    pub(crate) threshold_back: f64,
+    /// saber: the least number of tokens in a step
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) saber_n: usize,
+    /// Draw the order of positions at this temperature instead of taking the best (Dream's alg_temp)
+    #[arg(long, visible_alias = "alg-temp", value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) order_temperature: f64,
+    /// Draw tokens at this temperature; 0 takes the most probable
+    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) temperature: f64,
+    /// Draw only from the most probable tokens that together reach this probability (implies --sampling dream)
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub(crate) top_p: Option<f64>,
+    /// Draw only from the K most probable tokens (implies --sampling dream)
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
+    /// What temperature means: llada draws the token but ranks by untempered confidence, dream tempers both [default: as the
+    /// model's family does]
+    #[arg(long, value_enum)]
+    pub(crate) sampling: Option<Sampling>,
+    /// Classifier-free guidance as LLaDA's cfg_scale; doubles the number of forwards
+    #[arg(long, visible_alias = "cfg-scale", value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) guidance: f32,
+    /// Never choose the end-of-text token (LLaDA's logits_eos_inf)
+    #[arg(long)]
+    pub(crate) suppress_eos: bool,
+    /// Commit end-of-text and end-of-turn tokens last (LLaDA's confidence_eos_eot_inf)
+    #[arg(long)]
+    pub(crate) defer_eos: bool,
+    /// Stop when everything before the first end-of-text is decided; the visible text is the same
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    pub(crate) early_stop: bool,
+    /// Where random draws start from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// What to keep between steps; without a cache decoding is exact
+    #[arg(long, value_enum, default_value_t = Cache::None)]
+    pub(crate) cache: Cache,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Output {
+    /// text prints the result alone; json prints one object a line with every step, which `lacuna replay` shows again
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+    /// Draw the text while it emerges [default: when the output is a terminal]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    pub(crate) watch: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Precision {
+    F32,
+    Bf16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Device {
+    Auto,
+    Cpu,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Timetable {
+    Llada,
+    Dream,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sampling {
+    Llada,
+    Dream,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cache {
+    None,
+}
+
+/// Token ids separated by commas.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens(pub(crate) Vec<Token>);
+
+fn parse_tokens(text: &str) -> Result<Tokens, String> {
+    let id = |part: &str| part.trim().parse().map_err(|_| format!("'{}' is not a token id", part.trim()));
+    let ids: Result<Vec<Token>, String> = text.split(',').map(id).collect();
+    if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
+}
+
+/// Layers as the user names them.
+#[derive(Clone, Debug)]
+pub(crate) enum Layers {
+    All,
+    These(Vec<usize>),
+}
+
+fn parse_layers(text: &str) -> Result<Layers, String> {
+    if text == "all" {
+        return Ok(Layers::All);
+    }
+    let number = |part: &str| match part.trim().parse::<u16>() {
+        Ok(layer) => Ok(usize::from(layer)),
+        Err(_) => Err(format!("'{part}' is not a layer: write 4, or 2,4, or 2-5, or all")),
+    };
+    let mut layers = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return Err(format!("the range {first}-{last} is empty: write {last}-{first}"));
+                }
+                layers.extend(first..=last);
+            }
+            None => layers.push(number(part)?),
+        }
+    }
+    Ok(Layers::These(layers))
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "it must be a whole number, 1 or more".into())
+}

@@ -1,0 +1,77 @@
+//! `lacuna compare`: one prompt, several strategies, side by side.
+
+use std::io::{IsTerminal, Write, stderr};
+
+use anyhow::{Context, Result};
+
+use super::generate::start;
+use super::{print, text_or_stdin};
+use crate::args::{Compare, Format};
+use crate::engine::{Engine, Job, Plan};
+use crate::record::Record;
+use crate::render;
+
+/// Columns narrower than this are put below each other instead.
+const NARROWEST: usize = 22;
+const BETWEEN: &str = " │ ";
+
+pub(crate) fn compare(args: &Compare) -> Result<()> {
+    let mut engine = Engine::open(&args.model)?;
+    let length = engine.gen_length(args.gen_length)?;
+    let prompt = engine.encode(&text_or_stdin(&args.prompt)?, None, args.raw)?;
+    let mut jobs = Vec::new();
+    for name in &args.strategies {
+        let plan = Plan { strategy: name.clone(), ..engine.plan(&args.decoding)? };
+        let job = start(&prompt, length, &plan, &engine).with_context(|| format!("--strategies {name}"))?;
+        jobs.push((job, plan));
+    }
+    for (job, plan) in &mut jobs {
+        if stderr().is_terminal() {
+            write!(stderr(), "\r\x1b[K{} …", plan.strategy)?;
+        }
+        engine.decode(std::slice::from_mut(job), |_, _| Ok(()))?;
+        if args.format == Format::Json {
+            print(&serde_json::to_string(&Record::of(job, plan, &engine)?)?)?;
+        }
+    }
+    if stderr().is_terminal() {
+        write!(stderr(), "\r\x1b[K")?;
+    }
+    if args.format == Format::Text {
+        lay_out(&jobs, &engine)?.iter().try_for_each(|line| print(line))?;
+    }
+    Ok(())
+}
+
+/// The columns next to each other, or one after the other where the terminal is too narrow.
+fn lay_out(jobs: &[(Job, Plan)], engine: &Engine) -> Result<Vec<String>> {
+    let (width, _) = render::size();
+    let separators = render::columns(BETWEEN) * (jobs.len() - 1);
+    let column = width.saturating_sub(separators) / jobs.len();
+    if column < NARROWEST {
+        let mut lines = Vec::new();
+        for (job, plan) in jobs {
+            lines.extend(show(job, plan, width, engine)?);
+            lines.push(String::new());
+        }
+        return Ok(lines);
+    }
+    let columns = jobs.iter().map(|(job, plan)| show(job, plan, column, engine)).collect::<Result<Vec<_>>>()?;
+    let height = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |lines: &Vec<String>, row: usize| {
+        let line = lines.get(row).map_or("", String::as_str);
+        format!("{line}{}", " ".repeat(column.saturating_sub(render::columns(line))))
+    };
+    let row = |row| columns.iter().map(|lines| cell(lines, row)).collect::<Vec<_>>().join(BETWEEN);
+    Ok((0..height).map(|number| row(number).trim_end().to_string()).collect())
+}
+
+/// One strategy's column: its name, its figures, its text.
+fn show(job: &Job, plan: &Plan, width: usize, engine: &Engine) -> Result<Vec<String>> {
+    let figures = format!("NFE {} · {:.0} tokens/s", job.run.forwards(), job.tokens_per_second(engine));
+    let mut lines = vec![plan.describe(), figures, "─".repeat(width)];
+    let trace = job.run.trace();
+    let view = render::View { from: job.from, width, colour: render::wants_colour(), end: true };
+    lines.extend(view.lines(trace, trace.deltas.len(), engine.text()?, &engine.ends));
+    Ok(lines)
+}

@@ -1,0 +1,63 @@
+//! `lacuna fill`: fill the gaps of a text.
+
+use anyhow::{Context, Result, ensure};
+use lacuna::{Canvas, Token, split};
+
+use super::text_or_stdin;
+use crate::args::Fill;
+use crate::engine::{Engine, Job};
+use crate::show::Show;
+
+pub(crate) fn fill(args: &Fill) -> Result<()> {
+    let mut engine = Engine::open(&args.model)?;
+    let mut plan = engine.plan(&args.decoding)?;
+    plan.options.stop.clear();
+    if !args.allow_eos {
+        plan.options.lens.suppressed.extend(engine.ends.clone());
+    }
+    let mask = engine.checkpoint.architecture().mask;
+    let prompt = match &args.prompt {
+        Some(prompt) => engine.encode(&text_or_stdin(prompt)?, None, false)?,
+        None => Vec::new(),
+    };
+    let body = match (&args.tokens, &args.text) {
+        (Some(tokens), _) => tokens.0.clone(),
+        (None, text) => with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?, mask, &engine)?,
+    };
+    let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
+        .context("write each gap as <gap:N>, N being its length in tokens")?;
+    let span = canvas.span();
+    let blocks = split(span.clone(), plan.block_length.unwrap_or(span.len()));
+    let mut jobs = [Job::new(plan.start(canvas, blocks, &engine)?, prompt.len(), false)];
+    let mut show = Show::new(&args.output, 1, &engine);
+    engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
+    show.finish(&jobs[0], &plan, &engine)
+}
+
+/// The tokens of a text in which `<gap:N>` stands for N masks. What lies between gaps is tokenized on its own.
+fn with_gaps(text: &str, mask: Token, engine: &Engine) -> Result<Vec<Token>> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("<gap") {
+        let (before, marker) = rest.split_at(start);
+        let length = marker.strip_prefix("<gap:").and_then(|marker| marker.split_once('>'));
+        let parsed = length.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
+        let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
+            let shown: String = marker.chars().take(12).collect();
+            anyhow::bail!("'{shown}…' is no gap: write <gap:N>, where N is its length in tokens, 1 or more");
+        };
+        ensure!(
+            length <= engine.checkpoint.architecture().context,
+            "a gap of {length} tokens is longer than the model's context"
+        );
+        tokens.extend(encode(before, engine)?);
+        tokens.resize(tokens.len() + length, mask);
+        rest = after;
+    }
+    tokens.extend(encode(rest, engine)?);
+    Ok(tokens)
+}
+
+fn encode(text: &str, engine: &Engine) -> Result<Vec<Token>> {
+    if text.is_empty() { Ok(Vec::new()) } else { Ok(engine.text()?.encode(text)?) }
+}

@@ -1,0 +1,114 @@
+//! `lacuna generate`: answer prompts.
+
+use std::io::{IsTerminal, stdin};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use lacuna::{Canvas, Error, Token, split};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{read, text_or_stdin};
+use crate::args::Generate;
+use crate::engine::{Engine, Job, Plan};
+use crate::show::Show;
+
+/// A prompt as tokens, and what its answer is to be filed under.
+struct Prompt {
+    id: Option<Value>,
+    tokens: Vec<Token>,
+}
+
+/// One message of a chat.
+#[derive(Deserialize)]
+struct Message {
+    role: String,
+    content: String,
+}
+
+/// One line of a prompt file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    id: Option<Value>,
+    prompt: Option<String>,
+    messages: Option<Vec<Message>>,
+    prompt_tokens: Option<Vec<Token>>,
+}
+
+pub(crate) fn generate(args: &Generate) -> Result<()> {
+    let mut engine = Engine::open(&args.model)?;
+    let plan = engine.plan(&args.decoding)?;
+    let length = engine.gen_length(args.gen_length)?;
+    let prompts = prompts(args, &engine)?;
+    let several = prompts.len() > 1;
+    let mut jobs = Vec::new();
+    for (number, prompt) in prompts.into_iter().enumerate() {
+        let job = start(&prompt.tokens, length, &plan, &engine);
+        let job = if several { job.with_context(|| format!("prompt {}", number + 1))? } else { job? };
+        jobs.push(Job { id: prompt.id, ..job });
+    }
+    let mut show = Show::new(&args.output, jobs.len(), &engine);
+    for jobs in jobs.chunks_mut(args.batch) {
+        engine.decode(jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
+        jobs.iter().try_for_each(|job| show.finish(job, &plan, &engine))?;
+    }
+    Ok(())
+}
+
+/// A job that answers `prompt` with `length` tokens.
+pub(super) fn start(prompt: &[Token], length: usize, plan: &Plan, engine: &Engine) -> Result<Job> {
+    ensure!(!prompt.is_empty(), "the prompt is empty: give the model some text to answer");
+    let block = plan.block_length.unwrap_or(length);
+    if !length.is_multiple_of(block) {
+        let expected = format!("it must divide the generation length, {length}");
+        bail!(Error::Parameter { name: "--block-length", value: block.to_string(), expected });
+    }
+    let canvas = Canvas::with_tail(prompt, length, engine.checkpoint.architecture().mask)?;
+    let blocks = split(prompt.len()..prompt.len() + length, block);
+    Ok(Job::new(plan.start(canvas, blocks, engine)?, prompt.len(), true))
+}
+
+/// All prompts that the flags name, in the order: arguments, --prompt, --prompt-tokens, --jsonl. With none of them, what
+/// is piped in.
+fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
+    let mut prompts = Vec::new();
+    for text in args.prompts.iter().chain(&args.prompt_flags) {
+        let text = text_or_stdin(text)?;
+        prompts.push(Prompt { id: None, tokens: encode(&text, args, engine)? });
+    }
+    prompts.extend(args.prompt_tokens.iter().map(|tokens| Prompt { id: None, tokens: tokens.0.clone() }));
+    if let Some(path) = &args.jsonl {
+        let text = read(path)?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let prompt = parse_line(line, args, engine);
+            prompts.push(prompt.with_context(|| format!("{} line {}", path.display(), number + 1))?);
+        }
+        ensure!(!prompts.is_empty(), "{} has no prompts", path.display());
+    }
+    if prompts.is_empty() {
+        ensure!(
+            !stdin().is_terminal(),
+            "there is no prompt: write one after `lacuna generate`, in quotes, or pipe it in"
+        );
+        prompts.push(Prompt { id: None, tokens: encode(&text_or_stdin("-")?, args, engine)? });
+    }
+    Ok(prompts)
+}
+
+fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
+    let line: Line = serde_json::from_str(line).map_err(|error| anyhow!("it is no prompt object: {error}"))?;
+    let tokens = match (line.prompt, line.messages, line.prompt_tokens) {
+        (Some(prompt), None, None) => encode(&prompt, args, engine)?,
+        (None, Some(messages), None) => {
+            let pairs = messages.iter().map(|Message { role, content }| (role.as_str(), content.as_str()));
+            engine.text()?.chat(&Vec::from_iter(pairs))?
+        }
+        (None, None, Some(tokens)) => tokens,
+        _ => bail!("a prompt object has exactly one of \"prompt\", \"messages\" and \"prompt_tokens\""),
+    };
+    Ok(Prompt { id: line.id, tokens })
+}
+
+fn encode(prompt: &str, args: &Generate, engine: &Engine) -> Result<Vec<Token>> {
+    engine.encode(prompt, args.system.as_deref(), args.raw)
+}

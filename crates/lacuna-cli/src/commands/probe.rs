@@ -1,0 +1,65 @@
+//! `lacuna probe`: what the model sees in a canvas.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use lacuna::{Description, Error, Predictor, Source, Token, View};
+use lacuna_models::Specials;
+use serde::Serialize;
+
+use super::print;
+use crate::args::{Format, Probe};
+use crate::engine::Engine;
+
+#[derive(Serialize)]
+struct Seen {
+    /// The logits of every position, before Dream's shift.
+    logits: Vec<Vec<f32>>,
+    /// For every layer the dependency score of each position that is masked.
+    dependency: BTreeMap<usize, Vec<Option<f32>>>,
+}
+
+pub(crate) fn probe(args: &Probe) -> Result<()> {
+    let mut engine = Engine::open(&args.model)?;
+    let tokens = &args.tokens.0;
+    let Description { vocabulary, context, layers, mask, .. } = *engine.predictor.description();
+    ensure!(!tokens.is_empty(), "there is nothing to probe: give --tokens some ids");
+    ensure!(tokens.len() <= context, Error::TooLong { length: tokens.len(), context });
+    for (position, &token) in tokens.iter().enumerate() {
+        ensure!((token as usize) < vocabulary, Error::TokenOutOfRange { token, position, vocabulary });
+    }
+
+    let attention: Vec<Source> = (0..layers).map(|layer| Source { layer, heads: Vec::new() }).collect();
+    let views = [View { run: 0, tokens, attention: &attention, shadows: &[] }];
+    let observation = engine.predictor.observe(&views)?.remove(0);
+    let masked_only = |scores: Vec<f32>| -> Vec<Option<f32>> {
+        scores.into_iter().zip(tokens).map(|(score, &token)| (token == mask).then_some(score)).collect()
+    };
+    let dependency = observation.dependency.into_iter().map(masked_only).enumerate().collect();
+    let seen = Seen { logits: engine.predictor.logits(0)?, dependency };
+    match args.format {
+        Format::Json => print(&serde_json::to_string(&seen)?),
+        Format::Text => show(&seen, &args.tokens.0, &engine),
+    }
+}
+
+/// A table with a line for each position: its token, what the model would put there, and its dependency scores.
+fn show(seen: &Seen, tokens: &[Token], engine: &Engine) -> Result<()> {
+    let word = |token: Token| match engine.text() {
+        Ok(text) => format!("{:?}", text.decode(&[token], Specials::Keep).unwrap_or_default()),
+        Err(_) => String::new(),
+    };
+    let shifted = engine.checkpoint.architecture().shifted;
+    let layers: String = seen.dependency.keys().map(|layer| format!(" {:>6}", format!("dep {layer}"))).collect();
+    print(&format!("{:>4} {:>6} {:<16} {:>6} {:<16} {:>6}{layers}", "at", "token", "", "best", "", "p"))?;
+    for (position, &token) in tokens.iter().enumerate() {
+        let logits = &seen.logits[if shifted { position.saturating_sub(1) } else { position }];
+        let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap_or_default();
+        let total: f64 = logits.iter().map(|&logit| f64::from(logit - logits[best]).exp()).sum();
+        let score = |score: &Option<f32>| score.map_or(format!(" {:>6}", "·"), |score| format!(" {score:>6.3}"));
+        let scores: String = seen.dependency.values().map(|scores| score(&scores[position])).collect();
+        let (best, p) = (best as Token, 1.0 / total);
+        print(&format!("{position:>4} {token:>6} {:<16} {best:>6} {:<16} {p:>6.3}{scores}", word(token), word(best)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `lacuna replay`: show recorded runs again.
+
+use std::io::{IsTerminal, stdout};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use lacuna_models::Specials;
+
+use super::{print, read};
+use crate::args::Replay;
+use crate::engine::open_checkpoint;
+use crate::record::Record;
+use crate::render::{self, Screen};
+
+pub(crate) fn replay(args: &Replay) -> Result<()> {
+    let checkpoint = open_checkpoint(args.model.as_deref())?;
+    let file = read(&args.file)?;
+    let lines: Vec<_> = file.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+    ensure!(!lines.is_empty(), "{} holds no recorded run", args.file.display());
+    for (number, line) in lines {
+        let place = || format!("{} line {}", args.file.display(), number + 1);
+        let record: Record = serde_json::from_str(line)
+            .map_err(|error| anyhow!("it is no recorded run: {error}"))
+            .with_context(place)?;
+        let trace = record.trace().with_context(place)?;
+        let end = trace.replay();
+        let tokens = end.tokens().get(record.prompt_tokens..).unwrap_or_default();
+        ensure!(tokens.starts_with(&record.tokens), "{}: the steps do not lead to the recorded tokens", place());
+        let text = checkpoint.text()?;
+        if !stdout().is_terminal() {
+            print(&record.text.map_or_else(|| text.decode(&record.tokens, Specials::Skip), Ok)?)?;
+            continue;
+        }
+        let (end, turn) = checkpoint.end_tokens();
+        let ends: Vec<_> = end.into_iter().chain(turn).collect();
+        let mut screen = Screen::new();
+        for steps in 0..=trace.deltas.len() {
+            let done = steps == trace.deltas.len();
+            let (from, width) = (record.prompt_tokens, render::size().0);
+            let view = render::View { from, width, colour: screen.colour, end: done };
+            let mut lines = view.lines(&trace, steps, text, &ends);
+            lines.push(format!("{} · step {steps} of {}", record.strategy, trace.deltas.len()));
+            screen.draw(&lines)?;
+            sleep(Duration::from_millis(args.delay));
+        }
+    }
+    Ok(())
+}

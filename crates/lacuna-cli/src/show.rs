@@ -1,0 +1,82 @@
+//! Showing jobs while they run and when they are done.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+use anyhow::Result;
+use lacuna::Token;
+
+use crate::args::{Format, Output};
+use crate::commands::print;
+use crate::engine::{Engine, Job, Plan};
+use crate::record::Record;
+use crate::render::{self, Screen};
+
+/// How the output flags want jobs to be shown.
+pub(crate) struct Show {
+    json: bool,
+    /// Whether the text is drawn while it emerges.
+    watch: bool,
+    screen: Screen,
+    done: usize,
+    total: usize,
+}
+
+impl Show {
+    pub(crate) fn new(output: &Output, total: usize, engine: &Engine) -> Self {
+        let json = output.format == Format::Json;
+        let watch = output.watch.unwrap_or_else(|| stdout().is_terminal()) && !json && engine.text().is_ok();
+        Self { json, watch, screen: Screen::new(), done: 0, total }
+    }
+
+    /// Shows jobs between two steps. Several that share their steps are only counted.
+    pub(crate) fn step(&mut self, jobs: &[Job], plan: &Plan, engine: &Engine) -> Result<()> {
+        match jobs {
+            [_] if self.watch && !self.screen.is_due() => {}
+            [job] if self.watch => self.screen.draw(&frame(job, self.screen.colour, plan, engine)?)?,
+            _ if stderr().is_terminal() => {
+                let decided = |job: &Job| job.run.canvas().gaps().count() - job.run.canvas().masked().count();
+                let decided: usize = jobs.iter().map(decided).sum();
+                write!(stderr(), "\r\x1b[K{} of {} done, {decided} tokens decided", self.done, self.total)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Shows a finished job.
+    pub(crate) fn finish(&mut self, job: &Job, plan: &Plan, engine: &Engine) -> Result<()> {
+        self.done += 1;
+        if self.watch {
+            self.screen.draw(&frame(job, self.screen.colour, plan, engine)?)?;
+            self.screen = Screen::new();
+            return Ok(());
+        }
+        if stderr().is_terminal() {
+            write!(stderr(), "\r\x1b[K")?;
+        }
+        let record = Record::of(job, plan, engine)?;
+        match record.text {
+            _ if self.json => print(&serde_json::to_string(&record)?),
+            Some(text) => print(&text),
+            None => print(&record.tokens.iter().map(Token::to_string).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+/// The text of a job as it stands, and a line that says how far it is.
+fn frame(job: &Job, colour: bool, plan: &Plan, engine: &Engine) -> Result<Vec<String>> {
+    let (trace, canvas) = (job.run.trace(), job.run.canvas());
+    let view = render::View { from: job.from, width: render::size().0, colour, end: job.run.is_finished() && job.ends };
+    let mut lines = view.lines(trace, trace.deltas.len(), engine.text()?, &engine.ends);
+    let gaps = canvas.gaps().count();
+    let status = format!(
+        "{} · step {} · {}/{gaps} tokens · NFE {} · {:.0} tokens/s",
+        plan.describe(),
+        trace.deltas.len(),
+        gaps - canvas.masked().count(),
+        job.run.forwards(),
+        job.tokens_per_second(engine),
+    );
+    lines.push(if colour { format!("\x1b[2m{status}\x1b[0m") } else { status });
+    Ok(lines)
+}

@@ -1,0 +1,189 @@
+//! What a user does with the binary and the embedded model.
+
+mod common;
+
+use common::{data, lacuna, lacuna_with, objects, stdout};
+use serde_json::Value;
+
+const QUESTION: &str = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
+
+#[test]
+fn a_prompt_is_answered_by_the_embedded_model() {
+    let answer = stdout(lacuna(&["generate", QUESTION]));
+    assert!(answer.contains("####"), "{answer}");
+    assert!(!answer.contains("<|"), "special tokens are not part of the text: {answer}");
+}
+
+#[test]
+fn prompts_come_as_arguments_from_standard_input_and_from_files() {
+    let short = ["--gen-length", "32", "--format", "json"];
+    let text = |object: &Value| object["text"].as_str().unwrap().to_string();
+    let expected = text(&objects(lacuna(&[&["generate", QUESTION], &short[..]].concat()))[0]);
+    for arguments in [vec!["generate"], vec!["generate", "-"], vec!["generate", "--prompt", "-"]] {
+        let piped = objects(lacuna_with(&[&arguments[..], &short].concat(), QUESTION));
+        assert_eq!(text(&piped[0]), expected, "{arguments:?}");
+    }
+    let messages = serde_json::json!({"id": "b", "messages": [{"role": "user", "content": QUESTION}]});
+    let lines = format!("{}\n\n{messages}\n", serde_json::json!({"id": 7, "prompt": QUESTION}));
+    let piped = objects(lacuna_with(&[&["generate", "--jsonl", "-"], &short[..]].concat(), &lines));
+    assert_eq!(piped.iter().map(text).collect::<Vec<_>>(), [expected.clone(), expected]);
+    assert_eq!((&piped[0]["id"], &piped[1]["id"]), (&Value::from(7), &Value::from("b")));
+}
+
+#[test]
+fn answers_do_not_depend_on_batches_or_threads() {
+    let prompts = [
+        QUESTION,
+        "Write a function add(a, b) that returns the sum.",
+        "Sara buys 4 pens for 3 dollars each. What is the cost?",
+    ];
+    let answers = |more: &[&str]| -> Vec<Value> {
+        let temperature = ["--temperature", "0.7", "--gen-length", "48", "--format", "json"];
+        let printed = objects(lacuna(&[&["generate"], &prompts[..], &temperature[..], more].concat()));
+        printed.into_iter().map(|object| object["steps"].clone()).collect()
+    };
+    let expected = answers(&["--threads", "1"]);
+    assert_eq!(answers(&["--threads", "2", "--batch", "2"]), expected);
+    assert_eq!(answers(&["--batch", "3"]), expected);
+    assert_ne!(answers(&["--seed", "4"]), expected);
+}
+
+#[test]
+fn early_stop_saves_forwards_and_keeps_the_text() {
+    for strategy in ["dos+eb", "confidence", "wino", "saber"] {
+        let run = |stop: &str| {
+            objects(lacuna(&[
+                "generate",
+                QUESTION,
+                "--strategy",
+                strategy,
+                "--block-length",
+                "32",
+                "--gen-length",
+                "64",
+                "--early-stop",
+                stop,
+                "--format",
+                "json",
+            ]))
+            .remove(0)
+        };
+        let (short, whole) = (run("true"), run("false"));
+        assert_eq!(short["text"], whole["text"], "{strategy}");
+        assert!(short["nfe"].as_u64() <= whole["nfe"].as_u64(), "{strategy}");
+        assert_eq!(whole["tokens"].as_array().unwrap().len(), 64);
+    }
+}
+
+#[test]
+fn dos_reads_only_what_it_commits() {
+    let tiny = data("llada-tiny").display().to_string();
+    let rows = |strategy: &str| {
+        let arguments = [
+            "generate",
+            "--model",
+            &tiny,
+            "--prompt-tokens",
+            "1,2,3",
+            "--gen-length",
+            "32",
+            "--strategy",
+            strategy,
+            "--early-stop",
+            "false",
+            "--format",
+            "json",
+        ];
+        objects(lacuna(&arguments))[0]["rows_read"].as_u64().unwrap()
+    };
+    assert_eq!(rows("dos"), 32);
+    assert_eq!(rows("confidence"), 32 * 33 / 2);
+}
+
+#[test]
+fn gaps_are_filled_and_the_rest_stays() {
+    let filled = stdout(lacuna(&[
+        "fill",
+        "--prompt",
+        "Write a function add(a, b) that returns the sum of a and b.",
+        "def add(a, b):<gap:8> b",
+    ]));
+    assert!(filled.starts_with("def add(a, b):") && filled.trim_end().ends_with(" b"), "{filled}");
+
+    let tiny = data("llada-tiny").display().to_string();
+    let arguments = ["fill", "--model", &tiny, "--tokens", "1,511,3,511,511,6", "--format", "json"];
+    let tokens = objects(lacuna(&arguments))[0]["tokens"].as_array().unwrap().clone();
+    assert_eq!((&tokens[0], &tokens[2], &tokens[5]), (&Value::from(1), &Value::from(3), &Value::from(6)));
+    assert!(tokens.iter().all(|token| *token != 511 && *token != 509), "{tokens:?}");
+}
+
+#[test]
+fn recorded_runs_replay_to_the_same_text() {
+    for strategy in ["dos+eb", "wino", "saber", "random"] {
+        let recorded =
+            stdout(lacuna(&["generate", QUESTION, "--strategy", strategy, "--gen-length", "64", "--format", "json"]));
+        let text = serde_json::from_str::<Value>(&recorded).unwrap()["text"].as_str().unwrap().to_string();
+        assert_eq!(stdout(lacuna_with(&["replay", "-"], &recorded)), format!("{text}\n"), "{strategy}");
+    }
+}
+
+#[test]
+fn strategies_stand_side_by_side() {
+    let table = stdout(lacuna(&["compare", QUESTION, "--strategies", "dos+eb,confidence", "--gen-length", "32"]));
+    assert!(table.contains("dos+eb") && table.contains("confidence") && table.contains("NFE 32"), "{table}");
+    let printed = objects(lacuna(&[
+        "compare",
+        QUESTION,
+        "--strategies",
+        "random,margin",
+        "--gen-length",
+        "16",
+        "--format",
+        "json",
+    ]));
+    assert_eq!((&printed[0]["strategy"], &printed[1]["strategy"]), (&Value::from("random"), &Value::from("margin")));
+}
+
+#[test]
+fn layers_are_given_one_by_one_in_lists_ranges_or_all() {
+    let tiny = data("llada-tiny").display().to_string();
+    let steps = |layer: &[&str]| {
+        let arguments = [
+            "generate",
+            "--model",
+            &tiny,
+            "--prompt-tokens",
+            "1,2,3",
+            "--gen-length",
+            "16",
+            "--strategy",
+            "dos",
+            "--early-stop",
+            "false",
+            "--format",
+            "json",
+        ];
+        objects(lacuna(&[&arguments[..], layer].concat()))[0]["steps"].clone()
+    };
+    assert_eq!(steps(&["--layer", "all"]), steps(&["--layer", "0-3"]));
+    assert_eq!(steps(&["--layer", "1,2"]), steps(&["--layer", "1-2"]));
+    assert_ne!(steps(&["--layer", "0"]), steps(&["--layer", "3"]));
+    assert_ne!(steps(&["--layer", "0"]), steps(&["--layer", "0", "--heads", "1"]));
+}
+
+#[test]
+fn inspect_describes_the_model() {
+    let report = &objects(lacuna(&["inspect", "--format", "json"]))[0];
+    assert_eq!((&report["family"], &report["mask_token"]), (&Value::from("LLaDA"), &Value::from(5)));
+    let text = stdout(lacuna(&["inspect", "--model", data("dream-tiny").to_str().unwrap()]));
+    assert!(text.contains("predicts position i from i - 1"), "{text}");
+}
+
+#[test]
+fn help_explains_every_command() {
+    for command in ["generate", "fill", "compare", "replay", "probe", "inspect"] {
+        let help = stdout(lacuna(&[command, "--help"]));
+        assert!(help.contains("Usage: lacuna"), "{help}");
+    }
+    assert!(stdout(lacuna(&["strategies"])).contains("EB-Sampler"));
+}
