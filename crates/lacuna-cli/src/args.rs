@@ -187,7 +187,7 @@ pub(crate) struct Decoding {
     #[arg(long, value_name = "N")]
     pub(crate) block_length: Option<usize>,
     /// dos: the layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged [default: the
-    /// model's own, else a sixth of the way up, where the paper found it to work best]
+    /// model's own, else one a sixth of the way up]
     #[arg(long, value_name = "LAYERS", value_parser = parse_layers)]
     pub(crate) layer: Option<Layers>,
     /// dos: the attention heads that are averaged, from 0 [default: all]

@@ -119,9 +119,11 @@ impl Architecture {
         if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
             return wrong("rms_norm_eps", self.epsilon.to_string(), "it must not be below 0".to_string());
         }
-        if self.mask as usize >= self.vocabulary {
-            let expected = format!("the vocabulary has ids 0 to {}", self.vocabulary - 1);
-            return wrong("mask_token_id", self.mask.to_string(), expected);
+        let ids = [("mask_token_id", Some(self.mask)), ("eos_token_id", self.end)];
+        for (key, id) in ids.into_iter().filter_map(|(key, id)| Some((key, id?))) {
+            if id as usize >= self.vocabulary {
+                return wrong(key, id.to_string(), format!("the vocabulary has ids 0 to {}", self.vocabulary - 1));
+            }
         }
         Ok(())
     }

@@ -58,14 +58,12 @@ pub enum Error {
         expected: String,
     },
     /// No order, pace, revision or preset of that name.
-    #[error("unknown strategy '{name}'{}; known are {known}", nearest.as_ref().map(|n| format!(": did you mean '{n}'?")).unwrap_or_default())]
+    #[error("unknown strategy '{name}': {advice}")]
     UnknownStrategy {
         /// What was asked for.
         name: String,
-        /// The known name most like it.
-        nearest: Option<String>,
-        /// All known names.
-        known: String,
+        /// The known name most like it, or all of them.
+        advice: String,
     },
     /// Parts that make no sense together.
     #[error("{0}")]

@@ -60,3 +60,8 @@ pub use run::{Options, Run, decode, split, step};
 pub use step::{Ranking, Step};
 pub use strategy::{ORDERS, PACES, PRESETS, REVISIONS, Settings, Strategy};
 pub use trace::{Commit, Delta, Trace};
+
+/// The examples in the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/decoding.md")]
+struct DecodingGuide;

@@ -240,20 +240,20 @@ fn unfit(order: &str, pace: &str, revision: Option<&str>, settings: &Settings) -
 }
 
 fn unknown(name: &str) -> Error {
-    let presets = PRESETS.iter().map(|(preset, _)| *preset);
-    let known: Vec<&str> = ORDERS.into_iter().chain(PACES).chain(REVISIONS).chain(presets).collect();
-    let nearest = known.iter().min_by_key(|candidate| distance(name, candidate));
-    Error::UnknownStrategy {
-        name: name.into(),
-        nearest: nearest.filter(|candidate| distance(name, candidate) <= 1 + name.len() / 3).map(|&name| name.into()),
-        known: format!(
-            "orders {}; paces {}; revisions {}; presets {}",
+    let presets = PRESETS.map(|(preset, _)| preset);
+    let known = ORDERS.into_iter().chain(PACES).chain(REVISIONS).chain(presets);
+    let near = |known: &&str| distance(name, known) <= 1 + name.len() / 3;
+    let advice = match known.filter(near).min_by_key(|known| distance(name, known)) {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None => format!(
+            "orders are {}; paces {}; revisions {}; presets {}",
             ORDERS.join(", "),
             PACES.join(", "),
             REVISIONS.join(", "),
-            PRESETS.map(|(preset, _)| preset).join(", ")
+            presets.join(", ")
         ),
-    }
+    };
+    Error::UnknownStrategy { name: name.into(), advice }
 }
 
 /// Levenshtein's edit distance.

@@ -1,6 +1,6 @@
 //! `lacuna fill`: fill the gaps of a text.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use lacuna::{Canvas, Token, split};
 
 use super::text_or_stdin;
@@ -25,7 +25,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
         (None, text) => with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?, mask, &engine)?,
     };
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
-        .context("write each gap as <gap:N>, N being its length in tokens")?;
+        .map_err(|error| anyhow!("{error}: write each gap as <gap:N>, where N is its length in tokens"))?;
     let span = canvas.span();
     let blocks = split(span.clone(), plan.block_length.unwrap_or(span.len()));
     let mut jobs = [Job::new(plan.start(canvas, blocks, &engine)?, prompt.len(), false)];
@@ -44,7 +44,7 @@ fn with_gaps(text: &str, mask: Token, engine: &Engine) -> Result<Vec<Token>> {
         let parsed = length.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
         let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
             let shown: String = marker.chars().take(12).collect();
-            anyhow::bail!("'{shown}…' is no gap: write <gap:N>, where N is its length in tokens, 1 or more");
+            bail!("'{shown}…' is no gap: write <gap:N>, where N is its length in tokens, 1 or more");
         };
         ensure!(
             length <= engine.checkpoint.architecture().context,
