@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
+use lacuna_models::{Layers, Request};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -192,7 +193,7 @@ pub(crate) struct Decoding {
     pub(crate) layer: Option<Layers>,
     /// dos: the attention heads that are averaged, from 0 [default: all]
     #[arg(long, value_name = "HEADS", value_delimiter = ',')]
-    pub(crate) heads: Vec<usize>,
+    pub(crate) heads: Option<Vec<usize>>,
     /// eb: the entropy bound in nats [default: 0.01]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) gamma: Option<f64>,
@@ -202,36 +203,36 @@ pub(crate) struct Decoding {
     /// schedule: steps for the whole text; klass: for its fallback [default: one for each token]
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<usize>,
-    /// schedule: how the tokens are spread over the steps
-    #[arg(long, value_enum, default_value_t = Timetable::Llada)]
-    pub(crate) schedule: Timetable,
-    /// schedule dream: the last timestep
-    #[arg(long, value_name = "X", default_value_t = 1e-3, allow_negative_numbers = true)]
-    pub(crate) eps: f32,
-    /// factor: how much uncertainty all tokens of a step may have together
-    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
-    pub(crate) factor: f64,
-    /// klass: the confidence to exceed
-    #[arg(long, value_name = "X", default_value_t = 0.9, allow_negative_numbers = true)]
-    pub(crate) conf_threshold: f64,
-    /// klass: the divergence from the step before to stay below
-    #[arg(long, value_name = "X", default_value_t = 0.01, allow_negative_numbers = true)]
-    pub(crate) kl_threshold: f64,
-    /// klass: for how many steps it must stay below
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) history: usize,
-    /// wino: tokens with less support than this are reopened
-    #[arg(long, value_name = "X", default_value_t = 0.9, allow_negative_numbers = true)]
-    pub(crate) threshold_back: f64,
-    /// saber: the least number of tokens in a step
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) saber_n: usize,
+    /// schedule: how the tokens are spread over the steps [default: llada]
+    #[arg(long, value_enum)]
+    pub(crate) schedule: Option<Family>,
+    /// schedule dream: the last timestep [default: 0.001]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) eps: Option<f32>,
+    /// factor: how much uncertainty all tokens of a step may have together [default: 1]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) factor: Option<f64>,
+    /// klass: the confidence to exceed [default: 0.9]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) conf_threshold: Option<f64>,
+    /// klass: the divergence from the step before to stay below [default: 0.01]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) kl_threshold: Option<f64>,
+    /// klass: for how many steps it must stay below [default: 2]
+    #[arg(long, value_name = "N")]
+    pub(crate) history: Option<usize>,
+    /// wino: tokens with less support than this are reopened [default: 0.9]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub(crate) threshold_back: Option<f64>,
+    /// saber: the least number of tokens in a step [default: 2]
+    #[arg(long, value_name = "N")]
+    pub(crate) saber_n: Option<usize>,
     /// Draw the order of positions at this temperature instead of taking the best (Dream's alg_temp)
-    #[arg(long, visible_alias = "alg-temp", value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub(crate) order_temperature: f64,
-    /// Draw tokens at this temperature; 0 takes the most probable
-    #[arg(long, value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub(crate) temperature: f64,
+    #[arg(long, visible_alias = "alg-temp", value_name = "T", allow_negative_numbers = true)]
+    pub(crate) order_temperature: Option<f64>,
+    /// Draw tokens at this temperature; 0 takes the most probable [default: 0]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub(crate) temperature: Option<f64>,
     /// Draw only from the most probable tokens that together reach this probability (implies --sampling dream)
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub(crate) top_p: Option<f64>,
@@ -241,25 +242,60 @@ pub(crate) struct Decoding {
     /// What temperature means: llada draws the token but ranks by untempered confidence, dream tempers both [default: as the
     /// model's family does]
     #[arg(long, value_enum)]
-    pub(crate) sampling: Option<Sampling>,
+    pub(crate) sampling: Option<Family>,
     /// Classifier-free guidance as LLaDA's cfg_scale; doubles the number of forwards
-    #[arg(long, visible_alias = "cfg-scale", value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub(crate) guidance: f32,
+    #[arg(long, visible_alias = "cfg-scale", value_name = "X", allow_negative_numbers = true)]
+    pub(crate) guidance: Option<f32>,
     /// Never choose the end-of-text token (LLaDA's logits_eos_inf)
     #[arg(long)]
     pub(crate) suppress_eos: bool,
     /// Commit end-of-text and end-of-turn tokens last (LLaDA's confidence_eos_eot_inf)
     #[arg(long)]
     pub(crate) defer_eos: bool,
-    /// Stop when everything before the first end-of-text is decided; the visible text is the same
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
-    pub(crate) early_stop: bool,
-    /// Where random draws start from
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// Stop when everything before the first end-of-text is decided; the visible text is the same [default:
+    /// true]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    pub(crate) early_stop: Option<bool>,
+    /// Where random draws start from [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
     /// What to keep between steps; without a cache decoding is exact
     #[arg(long, value_enum, default_value_t = Cache::None)]
     pub(crate) cache: Cache,
+}
+
+impl Decoding {
+    /// What the flags ask for.
+    pub(crate) fn request(&self) -> Request {
+        Request {
+            strategy: self.strategy.clone(),
+            gen_length: None,
+            block_length: self.block_length,
+            layer: self.layer.clone(),
+            heads: self.heads.clone(),
+            steps: self.steps,
+            schedule: self.schedule.map(Into::into),
+            eps: self.eps,
+            gamma: self.gamma,
+            threshold: self.threshold,
+            threshold_back: self.threshold_back,
+            factor: self.factor,
+            conf_threshold: self.conf_threshold,
+            kl_threshold: self.kl_threshold,
+            history: self.history,
+            saber_n: self.saber_n,
+            order_temperature: self.order_temperature,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            sampling: self.sampling.map(Into::into),
+            guidance: self.guidance,
+            suppress_eos: self.suppress_eos,
+            defer_eos: self.defer_eos,
+            early_stop: self.early_stop,
+            seed: self.seed,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -285,6 +321,15 @@ pub(crate) enum Precision {
     Bf16,
 }
 
+impl From<Precision> for lacuna_models::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Device {
     Auto,
@@ -292,15 +337,18 @@ pub(crate) enum Device {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Timetable {
+pub(crate) enum Family {
     Llada,
     Dream,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Sampling {
-    Llada,
-    Dream,
+impl From<Family> for lacuna_models::Family {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Llada => Self::Llada,
+            Family::Dream => Self::Dream,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -316,13 +364,6 @@ fn parse_tokens(text: &str) -> Result<Tokens, String> {
     let id = |part: &str| part.trim().parse().map_err(|_| format!("'{}' is not a token id", part.trim()));
     let ids: Result<Vec<Token>, String> = text.split(',').map(id).collect();
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
-}
-
-/// Layers as the user names them.
-#[derive(Clone, Debug)]
-pub(crate) enum Layers {
-    All,
-    These(Vec<usize>),
 }
 
 fn parse_layers(text: &str) -> Result<Layers, String> {

@@ -1,12 +1,11 @@
-//! A model that is ready to decode, and what the flags mean for it.
+//! A model that is ready to decode, and the jobs it is given.
 
-use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use lacuna::{Canvas, Choice, Error, Lens, Options, Predictor, Run, Settings, Strategy, Token};
-use lacuna_models::{Checkpoint, CpuPredictor, Family, Precision, Specials, Text};
+use anyhow::{Context, Result, ensure};
+use lacuna::{Run, Token};
+use lacuna_models::{Checkpoint, CpuPredictor, Specials, Text};
 use serde_json::Value;
 
 use crate::args;
@@ -17,14 +16,6 @@ pub(crate) struct Engine {
     pub(crate) predictor: CpuPredictor,
     /// The tokens that end a text.
     pub(crate) ends: Vec<Token>,
-}
-
-/// How a canvas is to be decoded.
-pub(crate) struct Plan {
-    pub(crate) strategy: String,
-    pub(crate) settings: Settings,
-    pub(crate) options: Options,
-    pub(crate) block_length: Option<usize>,
 }
 
 /// A run, what of it is shown, and how long it has taken.
@@ -46,113 +37,14 @@ impl Engine {
             rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")?;
         }
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
-        let precision = flags.precision.map(|precision| match precision {
-            args::Precision::F32 => Precision::F32,
-            args::Precision::Bf16 => Precision::Bf16,
-        });
-        let predictor = CpuPredictor::load(&checkpoint, precision)?;
-        let (text, turn) = checkpoint.end_tokens();
-        let ends = text.into_iter().chain(turn).collect();
+        let predictor = CpuPredictor::load(&checkpoint, flags.precision.map(Into::into))?;
+        let ends = checkpoint.ends();
         Ok(Self { checkpoint, predictor, ends })
     }
 
     /// The tokenizer and chat template, or why there is none.
     pub(crate) fn text(&self) -> Result<&Text> {
         Ok(self.checkpoint.text()?)
-    }
-
-    /// How many tokens to generate: as asked, else as the model recommends.
-    pub(crate) fn gen_length(&self, asked: Option<usize>) -> Result<usize> {
-        let length = asked.or(self.checkpoint.recommended().gen_length).unwrap_or(128);
-        if length == 0 {
-            bail!(Error::Parameter {
-                name: "--gen-length",
-                value: "0".into(),
-                expected: "it must be 1 or more".into()
-            });
-        }
-        Ok(length)
-    }
-
-    /// The strategy that suits the model.
-    pub(crate) fn strategy(&self) -> String {
-        self.checkpoint.recommended().strategy.clone().unwrap_or_else(|| "dos+eb".into())
-    }
-
-    /// The layers for `dos`: as asked, else as the model recommends, else where the paper found the best ones on average.
-    pub(crate) fn layers(&self, asked: Option<&args::Layers>) -> Vec<usize> {
-        let layers = self.checkpoint.architecture().layers;
-        let recommended = &self.checkpoint.recommended().layer;
-        match asked {
-            Some(args::Layers::All) => (0..layers).collect(),
-            Some(args::Layers::These(these)) => these.clone(),
-            None if recommended.is_empty() => vec![layers / 6],
-            None => recommended.clone(),
-        }
-    }
-
-    /// What the decoding flags mean for this model.
-    pub(crate) fn plan(&self, flags: &args::Decoding) -> Result<Plan> {
-        let recommended = self.checkpoint.recommended();
-        let settings = Settings {
-            layers: self.layers(flags.layer.as_ref()),
-            heads: flags.heads.clone(),
-            steps: flags.steps,
-            dream_schedule: flags.schedule == args::Timetable::Dream,
-            eps: flags.eps,
-            gamma: flags.gamma.or(recommended.gamma).unwrap_or(0.01),
-            threshold: flags.threshold,
-            threshold_back: flags.threshold_back,
-            factor: flags.factor,
-            conf_threshold: flags.conf_threshold,
-            kl_threshold: flags.kl_threshold,
-            history: flags.history,
-            saber_n: flags.saber_n,
-            order_temperature: flags.order_temperature,
-        };
-        let strategy = flags.strategy.clone().unwrap_or_else(|| self.strategy());
-        let options = Options {
-            lens: Lens {
-                choice: self.choice(flags)?,
-                suppressed: self.checkpoint.architecture().end.filter(|_| flags.suppress_eos).into_iter().collect(),
-                deferred: if flags.defer_eos { self.ends.clone() } else { Vec::new() },
-            },
-            stop: if flags.early_stop { self.ends.clone() } else { Vec::new() },
-            guidance: flags.guidance,
-            seed: flags.seed,
-        };
-        let block_length = flags.block_length.or(recommended.block_length.filter(|_| flags.strategy.is_none()));
-        if block_length == Some(0) {
-            bail!(Error::Parameter {
-                name: "--block-length",
-                value: "0".into(),
-                expected: "it must be 1 or more".into()
-            });
-        }
-        Ok(Plan { strategy, settings, options, block_length })
-    }
-
-    fn choice(&self, flags: &args::Decoding) -> Result<Choice> {
-        let top_p = flags.top_p.unwrap_or(1.0);
-        if !(top_p > 0.0 && top_p <= 1.0) {
-            let expected = "it must be more than 0 and at most 1".into();
-            bail!(Error::Parameter { name: "--top-p", value: top_p.to_string(), expected });
-        }
-        let truncated = flags.top_p.is_some() || flags.top_k.is_some();
-        let sampling = flags.sampling.unwrap_or(match self.checkpoint.architecture().family {
-            Family::Dream => args::Sampling::Dream,
-            Family::Llada if truncated => args::Sampling::Dream,
-            Family::Llada => args::Sampling::Llada,
-        });
-        let temperature = flags.temperature;
-        Ok(match sampling {
-            args::Sampling::Llada if truncated => bail!("--top-p and --top-k belong to --sampling dream"),
-            args::Sampling::Dream if temperature != 0.0 || truncated => {
-                Choice::Nucleus { temperature, top_p, top_k: flags.top_k.unwrap_or(0) }
-            }
-            args::Sampling::Llada if temperature != 0.0 => Choice::Gumbel { temperature },
-            _ => Choice::Greedy,
-        })
     }
 
     /// A prompt as tokens: in the model's chat template if it has one, unless it is to stay raw.
@@ -183,28 +75,6 @@ impl Engine {
             active.iter_mut().for_each(|job| job.took = begun.elapsed());
             watch(self, jobs)?;
         }
-    }
-}
-
-impl Plan {
-    /// A run of `canvas` in these blocks.
-    pub(crate) fn start(&self, canvas: Canvas, blocks: Vec<Range<usize>>, engine: &Engine) -> Result<Run> {
-        let strategy = Strategy::parse(&self.strategy, &self.settings)?;
-        Ok(Run::new(canvas, blocks, strategy, self.options.clone(), engine.predictor.description())?)
-    }
-
-    /// The strategy with what it looks at, in a few words.
-    pub(crate) fn describe(&self) -> String {
-        match self.layers() {
-            [] => self.strategy.clone(),
-            [layer] => format!("{} (layer {layer})", self.strategy),
-            layers => format!("{} ({} layers)", self.strategy, layers.len()),
-        }
-    }
-
-    /// The layers that the order looks at, if it is `dos`.
-    pub(crate) fn layers(&self) -> &[usize] {
-        if self.strategy.starts_with("dos") { &self.settings.layers } else { &[] }
     }
 }
 

@@ -29,9 +29,22 @@ fn main() -> ExitCode {
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let mut causes: Vec<String> = error.chain().map(say).collect();
+            // Many errors quote their cause already.
+            causes.dedup_by(|cause, before| before.ends_with(cause.as_str()));
+            let _ = writeln!(std::io::stderr(), "error: {}", causes.join(": "));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What a cause says, settings being called as the flags that set them.
+fn say(cause: &(dyn std::error::Error + 'static)) -> String {
+    match cause.downcast_ref() {
+        Some(lacuna::Error::Parameter { name, .. }) => {
+            cause.to_string().replacen(name, &format!("--{}", name.replace('_', "-")), 1)
+        }
+        _ => cause.to_string(),
     }
 }
 

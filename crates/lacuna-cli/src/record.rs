@@ -1,10 +1,11 @@
 //! The record of a run: what `--format json` prints and `lacuna replay` reads.
 
 use lacuna::{Canvas, Commit, Delta, Token, Trace};
+use lacuna_models::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{Engine, Job, Plan};
+use crate::engine::{Engine, Job};
 
 /// One run, as one line of JSON.
 #[derive(Serialize, Deserialize)]

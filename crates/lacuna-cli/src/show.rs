@@ -4,10 +4,11 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use anyhow::Result;
 use lacuna::Token;
+use lacuna_models::Plan;
 
 use crate::args::{Format, Output};
 use crate::commands::print;
-use crate::engine::{Engine, Job, Plan};
+use crate::engine::{Engine, Job};
 use crate::record::Record;
 use crate::render::{self, Screen};
 

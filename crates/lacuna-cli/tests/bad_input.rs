@@ -55,7 +55,7 @@ fn requests() {
         (&["--prompt-tokens", "1", "--strategy", "confidance"], "did you mean 'confidence'?"),
         (&["--prompt-tokens", "1", "--strategy", "dos+fast"], "unknown strategy 'fast'"),
         (&["--prompt-tokens", "1", "--strategy", "eb"], "write <order>+eb"),
-        (&["--prompt-tokens", "1", "--strategy", "dos+score-threshold"], "give --threshold"),
+        (&["--prompt-tokens", "1", "--strategy", "dos+score-threshold"], "give a threshold"),
         (
             &["--prompt-tokens", "1", "--strategy", "random+score-threshold", "--threshold", "1"],
             "a random score says nothing",

@@ -41,7 +41,8 @@ pub struct Architecture {
 }
 
 /// A kind of model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Family {
     /// LLaDA and LLaDA 1.5.
     Llada,

@@ -24,10 +24,12 @@ mod dream;
 mod embedded;
 mod error;
 mod llada;
+mod request;
 mod text;
 
 pub use architecture::{Architecture, Family};
 pub use checkpoint::{Checkpoint, Recommended};
 pub use cpu::{CpuPredictor, Memory, Precision, product_gflops};
 pub use error::{Error, Result};
+pub use request::{Layers, Plan, Request};
 pub use text::{Specials, Text};

@@ -23,7 +23,7 @@ fn what_a_checkpoint_says_of_itself() {
     assert_eq!((architecture.layers, architecture.hidden, architecture.mlp), (4, 64, 176));
     assert_eq!((architecture.mask, architecture.end), (511, Some(509)));
     assert!(!architecture.shifted && !architecture.biased && !architecture.tied);
-    assert_eq!(llada.end_tokens(), (Some(509), None));
+    assert_eq!(llada.ends(), [509]);
     assert_eq!(llada.dtypes(), ["F32"]);
 
     let dream = Checkpoint::open(data("dream-tiny")).unwrap();

@@ -61,7 +61,7 @@ fn qwen2_vocabulary_and_merges_are_a_tokenizer() {
     let tokens = text.encode("it's x<|im_end|><|mask|>").unwrap();
     assert_eq!(text.decode(&tokens, Specials::Keep).unwrap(), "it's x<|im_end|><|mask|>");
     assert_eq!(text.decode(&tokens, Specials::Skip).unwrap(), "it's x");
-    assert_eq!(checkpoint.end_tokens(), (Some(509), text.token("<|im_end|>")));
+    assert_eq!(checkpoint.ends(), [509, text.token("<|im_end|>").unwrap()]);
     assert_eq!(text.token("<|mask|>"), Some(qwen2().0.len() as Token + 3));
 }
 

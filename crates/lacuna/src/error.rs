@@ -50,7 +50,7 @@ pub enum Error {
     /// A number outside the range in which it means something.
     #[error("{name} is {value}, but {expected}")]
     Parameter {
-        /// The setting, as the user writes it.
+        /// The setting.
         name: &'static str,
         /// What was given.
         value: String,
@@ -75,6 +75,6 @@ pub enum Error {
         position: usize,
     },
     /// What the predictor itself reports.
-    #[error("{0}")]
-    Predictor(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    Predictor(Box<dyn std::error::Error + Send + Sync>),
 }

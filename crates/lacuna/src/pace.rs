@@ -93,7 +93,7 @@ impl Pace for Schedule {
     fn enter(&mut self, masks: usize, blocks: usize) -> Result<()> {
         if let Some(steps) = self.steps.filter(|steps| steps % blocks != 0) {
             return Err(Error::Parameter {
-                name: "--steps",
+                name: "steps",
                 value: steps.to_string(),
                 expected: format!("it must be a multiple of the number of blocks, {blocks}"),
             });

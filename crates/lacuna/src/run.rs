@@ -253,8 +253,7 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
                    from the one before it (as Dream does): use a strategy without 'verify'";
         return Err(Error::Unfit(why.into()));
     }
-    for (name, value) in
-        [("--guidance", f64::from(options.guidance)), ("--temperature", options.lens.choice.temperature())]
+    for (name, value) in [("guidance", f64::from(options.guidance)), ("temperature", options.lens.choice.temperature())]
     {
         if !(value >= 0.0 && value.is_finite()) {
             return Err(Error::Parameter { name, value: value.to_string(), expected: "it must be 0 or more".into() });

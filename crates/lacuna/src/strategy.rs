@@ -151,7 +151,7 @@ impl Settings {
             "threshold" => Box::new(Threshold(self.threshold.unwrap_or(0.95))),
             "score-threshold" => {
                 let missing =
-                    "'score-threshold' compares with the order's own score, which has no usual value: give --threshold";
+                    "'score-threshold' compares with the order's own score, which has no usual value: give a threshold";
                 Box::new(ScoreThreshold(self.threshold.ok_or_else(|| Error::Unfit(missing.into()))?))
             }
             "factor" => Box::new(Factor(self.factor)),
@@ -180,34 +180,34 @@ impl Settings {
     /// Refuses numbers that mean nothing.
     fn check(&self) -> Result<()> {
         let rules = [
-            ("--gamma", self.gamma, self.gamma >= 0.0, "it must be 0 or more"),
-            ("--eps", f64::from(self.eps), self.eps > 0.0 && self.eps < 1.0, "it must lie between 0 and 1"),
+            ("gamma", self.gamma, self.gamma >= 0.0, "it must be 0 or more"),
+            ("eps", f64::from(self.eps), self.eps > 0.0 && self.eps < 1.0, "it must lie between 0 and 1"),
             (
-                "--threshold",
+                "threshold",
                 self.threshold.unwrap_or(0.0),
                 self.threshold.is_none_or(f64::is_finite),
                 "it must be a number",
             ),
             (
-                "--threshold-back",
+                "threshold_back",
                 self.threshold_back,
                 (0.0..=1.0).contains(&self.threshold_back),
                 "it must lie between 0 and 1",
             ),
-            ("--factor", self.factor, self.factor > 0.0, "it must be more than 0"),
+            ("factor", self.factor, self.factor > 0.0, "it must be more than 0"),
             (
-                "--conf-threshold",
+                "conf_threshold",
                 self.conf_threshold,
                 (0.0..=1.0).contains(&self.conf_threshold),
                 "it must lie between 0 and 1",
             ),
-            ("--kl-threshold", self.kl_threshold, self.kl_threshold > 0.0, "it must be more than 0"),
-            ("--history", self.history as f64, self.history > 0, "it must be 1 or more"),
-            ("--saber-n", self.saber_n as f64, self.saber_n > 0, "it must be 1 or more"),
-            ("--steps", self.steps.unwrap_or(1) as f64, self.steps != Some(0), "it must be 1 or more"),
-            ("--layer", self.layers.len() as f64, !self.layers.is_empty(), "at least one layer is needed"),
+            ("kl_threshold", self.kl_threshold, self.kl_threshold > 0.0, "it must be more than 0"),
+            ("history", self.history as f64, self.history > 0, "it must be 1 or more"),
+            ("saber_n", self.saber_n as f64, self.saber_n > 0, "it must be 1 or more"),
+            ("steps", self.steps.unwrap_or(1) as f64, self.steps != Some(0), "it must be 1 or more"),
+            ("layer", self.layers.len() as f64, !self.layers.is_empty(), "at least one layer is needed"),
             (
-                "--order-temperature",
+                "order_temperature",
                 self.order_temperature,
                 self.order_temperature >= 0.0 && self.order_temperature.is_finite(),
                 "it must be 0 or more",
@@ -227,11 +227,11 @@ fn unfit(order: &str, pace: &str, revision: Option<&str>, settings: &Settings) -
     let drawn = settings.order_temperature > 0.0;
     match (order, pace, revision) {
         ("random", "score-threshold", _) => Some("a random score says nothing that a threshold could test"),
-        ("random", _, _) if drawn => Some("a random order has no scores that --order-temperature could soften"),
-        (_, "score-threshold", _) if drawn => {
-            Some("--order-temperature adds noise to the scores that the threshold tests")
+        ("random", _, _) if drawn => Some("a random order has no scores that a temperature could soften"),
+        (_, "score-threshold", _) if drawn => Some("a temperature adds noise to the scores that the threshold tests"),
+        (_, "schedule", Some(_)) => {
+            Some("a schedule promises to end after its steps, but a revision reopens positions")
         }
-        (_, "schedule", Some(_)) => Some("a schedule promises to end after --steps, but a revision reopens positions"),
         (_, "top1", Some(_)) => {
             Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
         }

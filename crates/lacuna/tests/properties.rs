@@ -328,15 +328,15 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
             message("random+score-threshold", Settings { threshold: Some(0.5), ..defaults() }, 4, &able),
             "random score says nothing",
         ),
-        (message("dos+score-threshold", defaults(), 4, &able), "give --threshold"),
+        (message("dos+score-threshold", defaults(), 4, &able), "give a threshold"),
         (message("llada+verify", defaults(), 4, &able), "unknown strategy 'llada'"),
         (message("dos+schedule+verify", defaults(), 4, &able), "a schedule promises to end"),
         (message("dos+verify", defaults(), 4, &able), "top1 leaves it nothing to do"),
         (message("dos+top0", defaults(), 4, &able), "would never fill anything"),
-        (message("dos+eb", Settings { gamma: -1.0, ..defaults() }, 4, &able), "--gamma is -1"),
+        (message("dos+eb", Settings { gamma: -1.0, ..defaults() }, 4, &able), "gamma is -1"),
         (
             message("random", Settings { order_temperature: 1.0, ..defaults() }, 4, &able),
-            "no scores that --order-temperature",
+            "no scores that a temperature",
         ),
     ];
     for (message, expected) in cases {

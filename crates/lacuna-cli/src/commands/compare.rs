@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
+use lacuna::Predictor;
+use lacuna_models::{Plan, Request};
 
-use super::generate::start;
 use super::{print, text_or_stdin};
 use crate::args::{Compare, Format};
-use crate::engine::{Engine, Job, Plan};
+use crate::engine::{Engine, Job};
 use crate::record::Record;
 use crate::render;
 
@@ -17,13 +18,15 @@ const BETWEEN: &str = " │ ";
 
 pub(crate) fn compare(args: &Compare) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let length = engine.gen_length(args.gen_length)?;
     let prompt = engine.encode(&text_or_stdin(&args.prompt)?, None, args.raw)?;
     let mut jobs = Vec::new();
     for name in &args.strategies {
-        let plan = Plan { strategy: name.clone(), ..engine.plan(&args.decoding)? };
-        let job = start(&prompt, length, &plan, &engine).with_context(|| format!("--strategies {name}"))?;
-        jobs.push((job, plan));
+        let request = args.decoding.request();
+        let request = Request { strategy: Some(name.clone()), gen_length: args.gen_length, ..request };
+        let place = || format!("--strategies {name}");
+        let plan = request.plan(&engine.checkpoint).with_context(place)?;
+        let run = plan.answer(&prompt, engine.predictor.description()).with_context(place)?;
+        jobs.push((Job::new(run, prompt.len(), true), plan));
     }
     for (job, plan) in &mut jobs {
         if stderr().is_terminal() {

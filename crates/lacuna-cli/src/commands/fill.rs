@@ -1,7 +1,7 @@
 //! `lacuna fill`: fill the gaps of a text.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use lacuna::{Canvas, Token, split};
+use lacuna::{Canvas, Predictor, Token};
 
 use super::text_or_stdin;
 use crate::args::Fill;
@@ -10,8 +10,7 @@ use crate::show::Show;
 
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let mut plan = engine.plan(&args.decoding)?;
-    plan.options.stop.clear();
+    let mut plan = args.decoding.request().plan(&engine.checkpoint)?;
     if !args.allow_eos {
         plan.options.lens.suppressed.extend(engine.ends.clone());
     }
@@ -26,9 +25,8 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     };
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
         .map_err(|error| anyhow!("{error}: write each gap as <gap:N>, where N is its length in tokens"))?;
-    let span = canvas.span();
-    let blocks = split(span.clone(), plan.block_length.unwrap_or(span.len()));
-    let mut jobs = [Job::new(plan.start(canvas, blocks, &engine)?, prompt.len(), false)];
+    let run = plan.fill(canvas, engine.predictor.description())?;
+    let mut jobs = [Job::new(run, prompt.len(), false)];
     let mut show = Show::new(&args.output, 1, &engine);
     engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
     show.finish(&jobs[0], &plan, &engine)

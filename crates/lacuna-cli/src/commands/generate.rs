@@ -3,13 +3,14 @@
 use std::io::{IsTerminal, stdin};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use lacuna::{Canvas, Error, Token, split};
+use lacuna::{Predictor, Token};
+use lacuna_models::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{read, text_or_stdin};
 use crate::args::Generate;
-use crate::engine::{Engine, Job, Plan};
+use crate::engine::{Engine, Job};
 use crate::show::Show;
 
 /// A prompt as tokens, and what its answer is to be filed under.
@@ -37,15 +38,14 @@ struct Line {
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let plan = engine.plan(&args.decoding)?;
-    let length = engine.gen_length(args.gen_length)?;
+    let plan = Request { gen_length: args.gen_length, ..args.decoding.request() }.plan(&engine.checkpoint)?;
     let prompts = prompts(args, &engine)?;
     let several = prompts.len() > 1;
     let mut jobs = Vec::new();
     for (number, prompt) in prompts.into_iter().enumerate() {
-        let job = start(&prompt.tokens, length, &plan, &engine);
-        let job = if several { job.with_context(|| format!("prompt {}", number + 1))? } else { job? };
-        jobs.push(Job { id: prompt.id, ..job });
+        let run = plan.answer(&prompt.tokens, engine.predictor.description());
+        let run = if several { run.with_context(|| format!("prompt {}", number + 1))? } else { run? };
+        jobs.push(Job { id: prompt.id, ..Job::new(run, prompt.tokens.len(), true) });
     }
     let mut show = Show::new(&args.output, jobs.len(), &engine);
     for jobs in jobs.chunks_mut(args.batch) {
@@ -53,19 +53,6 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
         jobs.iter().try_for_each(|job| show.finish(job, &plan, &engine))?;
     }
     Ok(())
-}
-
-/// A job that answers `prompt` with `length` tokens.
-pub(super) fn start(prompt: &[Token], length: usize, plan: &Plan, engine: &Engine) -> Result<Job> {
-    ensure!(!prompt.is_empty(), "the prompt is empty: give the model some text to answer");
-    let block = plan.block_length.unwrap_or(length);
-    if !length.is_multiple_of(block) {
-        let expected = format!("it must divide the generation length, {length}");
-        bail!(Error::Parameter { name: "--block-length", value: block.to_string(), expected });
-    }
-    let canvas = Canvas::with_tail(prompt, length, engine.checkpoint.architecture().mask)?;
-    let blocks = split(prompt.len()..prompt.len() + length, block);
-    Ok(Job::new(plan.start(canvas, blocks, engine)?, prompt.len(), true))
 }
 
 /// All prompts that the flags name, in the order: arguments, --prompt, --prompt-tokens, --jsonl. With none of them, what

@@ -1,6 +1,7 @@
 //! `lacuna inspect`: what a model is.
 
 use anyhow::Result;
+use lacuna_models::Request;
 use serde::Serialize;
 
 use super::print;
@@ -41,6 +42,7 @@ pub(crate) fn inspect(args: &Inspect) -> Result<()> {
     let engine = Engine::open(&args.model)?;
     let (checkpoint, predictor) = (&engine.checkpoint, &engine.predictor);
     let shape = checkpoint.architecture();
+    let plan = Request::default().plan(checkpoint)?;
     let memory = predictor.memory(CANVAS);
     let report = Report {
         model: checkpoint.name(),
@@ -64,8 +66,8 @@ pub(crate) fn inspect(args: &Inspect) -> Result<()> {
         threads: rayon::current_num_threads(),
         tokenizer: engine.text().map_or_else(|error| error.to_string(), |_| "yes".into()),
         chat_template: engine.text().is_ok_and(|text| text.can_chat()),
-        strategy: engine.strategy(),
-        layer: engine.layers(None),
+        strategy: plan.strategy,
+        layer: plan.settings.layers,
     };
     match args.format {
         Format::Json => print(&serde_json::to_string(&report)?),

@@ -32,8 +32,7 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
             print(&record.text.map_or_else(|| text.decode(&record.tokens, Specials::Skip), Ok)?)?;
             continue;
         }
-        let (end, turn) = checkpoint.end_tokens();
-        let ends: Vec<_> = end.into_iter().chain(turn).collect();
+        let ends = checkpoint.ends();
         let mut screen = Screen::new();
         for steps in 0..=trace.deltas.len() {
             let done = steps == trace.deltas.len();

@@ -84,8 +84,9 @@ impl Checkpoint {
 
     /// The tokens that end a text and a turn of a chat, where the model has them. The second is known by its name, so it
     /// takes a tokenizer.
-    pub fn end_tokens(&self) -> (Option<Token>, Option<Token>) {
-        (self.architecture.end, self.text().ok().and_then(Text::end_of_turn))
+    pub fn ends(&self) -> Vec<Token> {
+        let turn = self.text().ok().and_then(Text::end_of_turn);
+        self.architecture.end.into_iter().chain(turn).collect()
     }
 
     /// How to call it in a message.

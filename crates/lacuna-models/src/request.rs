@@ -1,0 +1,229 @@
+//! How a user asks for a text to be decoded, and what that means for a checkpoint.
+
+use lacuna::{Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
+use serde::{Deserialize, Serialize};
+
+use crate::{Checkpoint, Family};
+
+/// What can be asked for. Whatever is left out is as the checkpoint recommends, else as it is usual.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Request {
+    /// `<order>[+<pace>][+<revision>]` or a preset.
+    pub strategy: Option<String>,
+    /// How many tokens to generate.
+    pub gen_length: Option<usize>,
+    /// How many tokens a block has; one block if there is no such length.
+    pub block_length: Option<usize>,
+    /// `dos`: the layers whose attention is averaged.
+    pub layer: Option<Layers>,
+    /// `dos`: the heads that are averaged in each layer.
+    pub heads: Option<Vec<usize>>,
+    /// `schedule` and `klass`: steps for the whole text.
+    pub steps: Option<usize>,
+    /// `schedule`: how tokens are spread over the steps.
+    pub schedule: Option<Family>,
+    /// `schedule` as Dream's: the last timestep.
+    pub eps: Option<f32>,
+    /// `eb`: the entropy bound.
+    pub gamma: Option<f64>,
+    /// `threshold`, `draft`, `score-threshold`: what is to be reached.
+    pub threshold: Option<f64>,
+    /// `verify`: the support that a token needs.
+    pub threshold_back: Option<f64>,
+    /// `factor`: the factor.
+    pub factor: Option<f64>,
+    /// `klass`: the confidence to exceed.
+    pub conf_threshold: Option<f64>,
+    /// `klass`: the divergence to stay below.
+    pub kl_threshold: Option<f64>,
+    /// `klass`: for how many steps.
+    pub history: Option<usize>,
+    /// `adaptive`, `backtrack`: the least number of tokens in a step.
+    pub saber_n: Option<usize>,
+    /// The temperature at which the order is drawn.
+    pub order_temperature: Option<f64>,
+    /// The temperature at which tokens are drawn.
+    pub temperature: Option<f64>,
+    /// Draw only from the most probable tokens that together reach this.
+    pub top_p: Option<f64>,
+    /// Draw only from this many tokens.
+    pub top_k: Option<usize>,
+    /// Whose meaning of temperature is meant.
+    pub sampling: Option<Family>,
+    /// Classifier-free guidance.
+    pub guidance: Option<f32>,
+    /// Never choose the end-of-text token.
+    pub suppress_eos: bool,
+    /// Commit end-of-text and end-of-turn tokens last.
+    pub defer_eos: bool,
+    /// Whether to stop when everything before the first end is decided; true if not given.
+    pub early_stop: Option<bool>,
+    /// Where random draws start from.
+    pub seed: Option<u64>,
+}
+
+/// Layers as a user names them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Layers {
+    /// One.
+    One(usize),
+    /// Some.
+    These(Vec<usize>),
+    /// All of them.
+    #[serde(with = "all")]
+    All,
+}
+
+/// A request with everything decided: what to do with a canvas of one checkpoint.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The strategy's name.
+    pub strategy: String,
+    /// Its numbers.
+    pub settings: Settings,
+    /// Everything else.
+    pub options: Options,
+    /// How many tokens to generate.
+    pub gen_length: usize,
+    /// How many tokens a block has; one block if there is no such length.
+    pub block_length: Option<usize>,
+}
+
+impl Request {
+    /// What this means for a checkpoint.
+    pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
+        let recommended = checkpoint.recommended();
+        let usual = Settings::default();
+        let settings = Settings {
+            layers: self.layers(checkpoint),
+            heads: self.heads.clone().unwrap_or_default(),
+            steps: self.steps,
+            dream_schedule: self.schedule == Some(Family::Dream),
+            eps: self.eps.unwrap_or(usual.eps),
+            gamma: self.gamma.or(recommended.gamma).unwrap_or(usual.gamma),
+            threshold: self.threshold,
+            threshold_back: self.threshold_back.unwrap_or(usual.threshold_back),
+            factor: self.factor.unwrap_or(usual.factor),
+            conf_threshold: self.conf_threshold.unwrap_or(usual.conf_threshold),
+            kl_threshold: self.kl_threshold.unwrap_or(usual.kl_threshold),
+            history: self.history.unwrap_or(usual.history),
+            saber_n: self.saber_n.unwrap_or(usual.saber_n),
+            order_temperature: self.order_temperature.unwrap_or(0.0),
+        };
+        let ends = checkpoint.ends();
+        let options = Options {
+            lens: Lens {
+                choice: self.choice(checkpoint.architecture().family)?,
+                suppressed: checkpoint.architecture().end.filter(|_| self.suppress_eos).into_iter().collect(),
+                deferred: if self.defer_eos { ends.clone() } else { Vec::new() },
+            },
+            stop: if self.early_stop.unwrap_or(true) { ends } else { Vec::new() },
+            guidance: self.guidance.unwrap_or(0.0),
+            seed: self.seed.unwrap_or(0),
+        };
+        // A recommended block length belongs to the recommended strategy.
+        let block_length = self.block_length.or(recommended.block_length.filter(|_| self.strategy.is_none()));
+        let gen_length = self.gen_length.or(recommended.gen_length).unwrap_or(128);
+        for (name, length) in [("gen_length", Some(gen_length)), ("block_length", block_length)] {
+            if length == Some(0) {
+                return Err(Error::Parameter { name, value: "0".into(), expected: "it must be 1 or more".into() });
+            }
+        }
+        let strategy = self.strategy.clone().or(recommended.strategy.clone()).unwrap_or_else(|| "dos+eb".into());
+        Strategy::parse(&strategy, &settings)?;
+        Ok(Plan { strategy, settings, options, gen_length, block_length })
+    }
+
+    /// As asked, else as recommended, else a sixth of the way up: the paper's best layers lie in the lower third.
+    fn layers(&self, checkpoint: &Checkpoint) -> Vec<usize> {
+        let layers = checkpoint.architecture().layers;
+        let recommended = &checkpoint.recommended().layer;
+        match &self.layer {
+            Some(Layers::One(layer)) => vec![*layer],
+            Some(Layers::These(these)) => these.clone(),
+            Some(Layers::All) => (0..layers).collect(),
+            None if recommended.is_empty() => vec![layers / 6],
+            None => recommended.clone(),
+        }
+    }
+
+    fn choice(&self, family: Family) -> Result<Choice> {
+        let (temperature, top_p) = (self.temperature.unwrap_or(0.0), self.top_p.unwrap_or(1.0));
+        if !(top_p > 0.0 && top_p <= 1.0) {
+            let expected = "it must be more than 0 and at most 1".into();
+            return Err(Error::Parameter { name: "top_p", value: top_p.to_string(), expected });
+        }
+        let truncated = self.top_p.is_some() || self.top_k.is_some();
+        let sampling = self.sampling.unwrap_or(if truncated { Family::Dream } else { family });
+        Ok(match sampling {
+            Family::Llada if truncated => {
+                return Err(Error::Unfit("top_p and top_k belong to Dream's way of sampling, not to LLaDA's".into()));
+            }
+            Family::Dream if temperature != 0.0 || truncated => {
+                Choice::Nucleus { temperature, top_p, top_k: self.top_k.unwrap_or(0) }
+            }
+            Family::Llada if temperature != 0.0 => Choice::Gumbel { temperature },
+            _ => Choice::Greedy,
+        })
+    }
+}
+
+impl Plan {
+    /// A run that answers a prompt.
+    pub fn answer(&self, prompt: &[Token], model: &Description) -> Result<Run> {
+        let length = self.gen_length;
+        if prompt.is_empty() {
+            return Err(Error::Unfit("the prompt is empty: give the model some text to answer".into()));
+        }
+        if prompt.len().saturating_add(length) > model.context {
+            return Err(Error::TooLong { length: prompt.len().saturating_add(length), context: model.context });
+        }
+        let block = self.block_length.unwrap_or(length);
+        if !length.is_multiple_of(block) {
+            let expected = format!("it must divide the generation length, {length}");
+            return Err(Error::Parameter { name: "block_length", value: block.to_string(), expected });
+        }
+        let canvas = Canvas::with_tail(prompt, length, model.mask)?;
+        let blocks = split(prompt.len()..canvas.len(), block);
+        Run::new(canvas, blocks, Strategy::parse(&self.strategy, &self.settings)?, self.options.clone(), model)
+    }
+
+    /// A run that fills the gaps of a canvas. Nothing ends such a text, so it never stops early.
+    pub fn fill(&self, canvas: Canvas, model: &Description) -> Result<Run> {
+        let blocks = split(canvas.span(), self.block_length.unwrap_or(canvas.len()));
+        let options = Options { stop: Vec::new(), ..self.options.clone() };
+        Run::new(canvas, blocks, Strategy::parse(&self.strategy, &self.settings)?, options, model)
+    }
+
+    /// The layers that the order looks at, if it is `dos`.
+    pub fn layers(&self) -> &[usize] {
+        if self.strategy.starts_with("dos") { &self.settings.layers } else { &[] }
+    }
+
+    /// The strategy with what it looks at, in a few words.
+    pub fn describe(&self) -> String {
+        match self.layers() {
+            [] => self.strategy.clone(),
+            [layer] => format!("{} (layer {layer})", self.strategy),
+            layers => format!("{} ({} layers)", self.strategy, layers.len()),
+        }
+    }
+}
+
+/// `"all"` as a string.
+mod all {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("all")
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "all" => Ok(()),
+            other => Err(D::Error::custom(format!("'{other}' is no layer"))),
+        }
+    }
+}
