@@ -181,21 +181,30 @@ impl Run {
         if complete && self.block.index + 1 < self.blocks.len() {
             self.enter(self.block.index + 1)?;
         }
-        self.finished = self.canvas.masked().next().is_none() || self.text_is_decided();
+        self.finished = self.is_complete() || self.text_is_decided();
         if self.finished {
             predictor.forget(self.id);
         }
         Ok(())
     }
 
-    /// Whether a stop token stands in a gap with nothing before it that is undecided or might be reopened.
-    fn text_is_decided(&self) -> bool {
-        let settled = match &self.strategy.revision {
-            Some(revision) => revision.settled(&self.block),
-            None => self.canvas.len(),
+    /// How many positions from the start are decided for good: none of them is masked or might be reopened.
+    pub fn settled(&self) -> usize {
+        let safe = match &self.strategy.revision {
+            Some(revision) if !self.is_complete() => revision.settled(&self.block),
+            _ => self.canvas.len(),
         };
-        let decided = self.canvas.gaps().take_while(|&position| position < settled && !self.canvas.is_masked(position));
-        decided.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
+        self.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.canvas.masked().next().is_none()
+    }
+
+    /// Whether a stop token stands in a gap and everything before it is decided for good.
+    fn text_is_decided(&self) -> bool {
+        let settled = self.canvas.gaps().take_while(|&position| position < self.settled());
+        settled.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
     }
 }
 
