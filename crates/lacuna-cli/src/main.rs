@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod engine;
+mod picture;
 mod record;
 mod render;
 mod show;
@@ -22,6 +23,11 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay(&args),
         Command::Probe(args) => commands::probe(&args),
         Command::Inspect(args) => commands::inspect(&args),
+        Command::Bench(args) => commands::bench(&args),
+        Command::Eval(args) => commands::eval(&args),
+        Command::Grade(args) => commands::grade(&args),
+        Command::Report(args) => commands::report(&args),
+        Command::Tune(args) => commands::tune(&args),
         Command::Strategies => commands::strategies(),
     };
     match result {

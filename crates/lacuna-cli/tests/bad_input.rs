@@ -79,7 +79,7 @@ fn requests() {
         (&["--prompt-tokens", "1", "--strategy", "llada", "--steps", "0"], "--steps is 0"),
         (&["--prompt-tokens", "1", "--temperature", "-1"], "--temperature is -1, but it must be 0 or more"),
         (&["--prompt-tokens", "1", "--top-p", "0"], "--top-p is 0"),
-        (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number, 1 or more"),
+        (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 1024"),
         (&["--prompt-tokens", "1", "--precision", "int4"], "invalid value 'int4'"),
         (&["a text"], "tokenizer.json"),
         (&["--jsonl", "nowhere.jsonl"], "cannot read nowhere.jsonl"),

@@ -128,6 +128,16 @@ fn recorded_runs_replay_to_the_same_text() {
 }
 
 #[test]
+fn a_recorded_run_becomes_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("run.svg").display().to_string();
+    let recorded = stdout(lacuna(&["generate", QUESTION, "--gen-length", "32", "--format", "json"]));
+    assert_eq!(stdout(lacuna_with(&["replay", "-", "--svg", &picture], &recorded)), "");
+    let svg = std::fs::read_to_string(picture).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("step 0") && svg.ends_with("</svg>\n"), "{svg}");
+}
+
+#[test]
 fn strategies_stand_side_by_side() {
     let table = stdout(lacuna(&["compare", QUESTION, "--strategies", "dos+eb,confidence", "--gen-length", "32"]));
     assert!(table.contains("dos+eb") && table.contains("confidence") && table.contains("NFE 32"), "{table}");

@@ -69,7 +69,9 @@ pub enum Error {
     #[error("{0}")]
     Unfit(String),
     /// The model answered with NaN or infinity.
-    #[error("the model's logits at position {position} are not finite: its weights may be damaged")]
+    #[error(
+        "the model's logits at position {position} are not finite: its weights may be damaged, or temperature or guidance too extreme"
+    )]
     NotFinite {
         /// Where.
         position: usize,

@@ -6,10 +6,10 @@ use crate::{Block, Result, Step};
 
 /// Looks back after each step.
 pub trait Revision: Debug + Send {
-    /// The positions to reopen, after `chosen` are committed; `complete` if that leaves no mask up to the block's end.
+    /// The positions to reopen, after `chosen` are committed; `filled` if that leaves no mask up to the block's end.
     ///
     /// It must reopen fewer positions than were chosen over time, or the run would not end.
-    fn reopen(&mut self, chosen: &[usize], complete: bool, step: &mut Step<'_>) -> Result<Vec<usize>>;
+    fn reopen(&mut self, chosen: &[usize], filled: bool, step: &mut Step<'_>) -> Result<Vec<usize>>;
 
     /// A block begins.
     fn enter(&mut self) {}
@@ -46,8 +46,8 @@ impl Revision for Verify {
         self.last_chosen = Self::AT_FIRST;
     }
 
-    fn reopen(&mut self, chosen: &[usize], _complete: bool, step: &mut Step<'_>) -> Result<Vec<usize>> {
-        let most = std::mem::replace(&mut self.last_chosen, chosen.len()) - 1;
+    fn reopen(&mut self, chosen: &[usize], _filled: bool, step: &mut Step<'_>) -> Result<Vec<usize>> {
+        let most = std::mem::replace(&mut self.last_chosen, chosen.len()).saturating_sub(1);
         if chosen.len() < 2 {
             return Ok(Vec::new());
         }
@@ -87,7 +87,7 @@ impl Backtrack {
 }
 
 impl Revision for Backtrack {
-    fn reopen(&mut self, chosen: &[usize], complete: bool, step: &mut Step<'_>) -> Result<Vec<usize>> {
+    fn reopen(&mut self, chosen: &[usize], filled: bool, step: &mut Step<'_>) -> Result<Vec<usize>> {
         let canvas = step.canvas;
         let end = step.block.range.end;
         let gaps: Vec<usize> = canvas.gaps().take_while(|&position| position < end).collect();
@@ -101,10 +101,10 @@ impl Revision for Backtrack {
         // Positions of later blocks have not been looked at: whatever they show next is all gain.
         self.last[end..].fill(f64::NEG_INFINITY);
         gaps.iter().zip(confidence).for_each(|(&position, now)| self.last[position] = now);
-        if complete {
+        if filled {
             return Ok(Vec::new());
         }
-        let count = (self.least / 2).max(chosen.len().div_ceil(8)).min(chosen.len() - 1);
+        let count = (self.least / 2).max(chosen.len().div_ceil(8)).min(chosen.len().saturating_sub(1));
         Ok(lowest(gains, count))
     }
 

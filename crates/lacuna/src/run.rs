@@ -108,8 +108,9 @@ impl Run {
         Ok(self.trace.deltas.last().expect("a step was taken"))
     }
 
-    fn guided(&self) -> bool {
-        self.options.guidance > 0.0
+    /// How many canvases it shows the model in a step.
+    fn width(&self) -> usize {
+        if self.options.guidance > 0.0 { 2 } else { 1 }
     }
 
     /// Begins the block with this index.
@@ -127,8 +128,8 @@ impl Run {
 
     /// The canvases to show the model: this one, and with guidance the same without its prompt.
     fn views(&mut self) -> impl Iterator<Item = View<'_>> {
+        let guided = self.width() > 1;
         let canvas = &self.canvas;
-        let guided = self.options.guidance > 0.0;
         if guided {
             let shown = |position| if canvas.is_gap(position) { canvas.tokens()[position] } else { canvas.mask() };
             self.unguided = (0..canvas.len()).map(shown).collect();
@@ -141,6 +142,7 @@ impl Run {
 
     /// One step, after a forward pass in which this run was view number `view` and showed `seen`.
     fn advance(&mut self, view: usize, seen: &Observation, predictor: &mut dyn Predictor) -> Result<()> {
+        let width = self.width();
         let next = self.blocks.get(self.block.index + 1);
         let candidates: Vec<usize> = self.canvas.masked_before(self.block.range.end).collect();
         let Strategy { order, pace, revision, order_temperature, .. } = &mut self.strategy;
@@ -151,7 +153,7 @@ impl Run {
             predictor: &mut *predictor,
             lens: &self.options.lens,
             view,
-            guide: (self.options.guidance > 0.0).then_some(Guide { view: view + 1, scale: self.options.guidance }),
+            guide: (width > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
             remember: pace.compares(),
             seed: self.options.seed,
             number: self.trace.deltas.len(),
@@ -161,24 +163,24 @@ impl Run {
         let ranking = step.rank(order.as_ref(), *order_temperature, candidates)?;
         let chosen = pace.choose(&ranking, &mut step)?;
         let committed = step.commit(&chosen, &ranking)?;
-        let complete = chosen.len() == ranking.positions().len();
+        let filled = chosen.len() == ranking.positions().len();
         let reopened = match revision {
-            Some(revision) => revision.reopen(&chosen, complete, &mut step)?,
+            Some(revision) => revision.reopen(&chosen, filled, &mut step)?,
             None => Vec::new(),
         };
-        let complete = complete && reopened.is_empty();
-        if let Some(next) = next.filter(|_| complete) {
+        let done = filled && reopened.is_empty();
+        if let Some(next) = next.filter(|_| done) {
             let masked: Vec<usize> = next.clone().filter(|&position| self.canvas.is_masked(position)).collect();
             pace.foresee(&masked, &mut step)?;
         }
 
-        self.rows_read += step.read.len() * (1 + usize::from(step.guide.is_some()));
-        self.forwards += 1 + usize::from(step.guide.is_some());
+        self.rows_read += step.read.len() * width;
+        self.forwards += width;
         let delta = Delta { block: self.block.index, committed, reopened };
         delta.apply(&mut self.canvas);
         self.trace.deltas.push(delta);
         self.block.step += 1;
-        if complete && self.block.index + 1 < self.blocks.len() {
+        if done && self.block.index + 1 < self.blocks.len() {
             self.enter(self.block.index + 1)?;
         }
         self.finished = self.is_complete() || self.text_is_decided();
@@ -203,8 +205,9 @@ impl Run {
 
     /// Whether a stop token stands in a gap and everything before it is decided for good.
     fn text_is_decided(&self) -> bool {
-        let settled = self.canvas.gaps().take_while(|&position| position < self.settled());
-        settled.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
+        let settled = 0..self.settled();
+        let written = settled.filter(|&position| self.canvas.is_gap(position));
+        written.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
     }
 }
 
@@ -216,13 +219,12 @@ pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
 
 /// Takes one step with each of `runs`, which share a single forward pass.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
-    let guided: Vec<bool> = runs.iter().map(|run| run.guided()).collect();
     let views: Vec<View<'_>> = runs.iter_mut().flat_map(|run| run.views()).collect();
     let seen = predictor.observe(&views)?;
     let mut view = 0;
-    for (run, guided) in runs.iter_mut().zip(guided) {
+    for run in runs {
         run.advance(view, &seen[view], predictor)?;
-        view += 1 + usize::from(guided);
+        view += run.width();
     }
     Ok(())
 }
@@ -243,11 +245,14 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
     if canvas.len() > model.context {
         return Err(Error::TooLong { length: canvas.len(), context: model.context });
     }
-    let named = options.lens.suppressed.iter().chain(&options.lens.deferred).chain(&options.stop);
-    for (position, &token) in canvas.tokens().iter().chain(named).enumerate() {
+    for (position, &token) in canvas.tokens().iter().enumerate() {
         if token as usize >= model.vocabulary {
             return Err(Error::TokenOutOfRange { token, position, vocabulary: model.vocabulary });
         }
+    }
+    let mut named = options.lens.suppressed.iter().chain(&options.lens.deferred).chain(&options.stop);
+    if let Some(token) = named.find(|token| **token as usize >= model.vocabulary) {
+        return Err(Error::Unfit(format!("token {token} is to be treated specially, but the model does not know it")));
     }
     for Source { layer, heads } in strategy.order.attention() {
         if *layer >= model.layers {

@@ -114,17 +114,20 @@ impl Strategy {
                 "'{name}' has too many parts: a strategy is <order>[+<pace>][+<revision>]"
             )));
         }
-        let strategy = Self {
+        if let Some((preset, parts)) = PRESETS.iter().find(|(preset, _)| *preset == order) {
+            let why = format!("'{preset}' is a preset and stands alone; it means {parts}: combine these parts instead");
+            return Err(Error::Unfit(why));
+        }
+        if let Some(why) = unfit(order, pace, revision, settings) {
+            return Err(Error::Unfit(format!("'{name}' makes no sense: {why}")));
+        }
+        Ok(Self {
             name: name.into(),
             order: settings.order(order)?,
             pace: settings.pace(pace)?,
             revision: revision.map(|revision| settings.revision(revision)).transpose()?,
             order_temperature: settings.order_temperature,
-        };
-        match unfit(order, pace, revision, settings) {
-            Some(why) => Err(Error::Unfit(format!("'{name}' makes no sense: {why}"))),
-            None => Ok(strategy),
-        }
+        })
     }
 }
 
@@ -179,43 +182,25 @@ impl Settings {
 
     /// Refuses numbers that mean nothing.
     fn check(&self) -> Result<()> {
+        let share = |number: f64| (0.0..=1.0).contains(&number);
+        let steps = self.steps.unwrap_or(1);
         let rules = [
-            ("gamma", self.gamma, self.gamma >= 0.0, "it must be 0 or more"),
-            ("eps", f64::from(self.eps), self.eps > 0.0 && self.eps < 1.0, "it must lie between 0 and 1"),
-            (
-                "threshold",
-                self.threshold.unwrap_or(0.0),
-                self.threshold.is_none_or(f64::is_finite),
-                "it must be a number",
-            ),
-            (
-                "threshold_back",
-                self.threshold_back,
-                (0.0..=1.0).contains(&self.threshold_back),
-                "it must lie between 0 and 1",
-            ),
-            ("factor", self.factor, self.factor > 0.0, "it must be more than 0"),
-            (
-                "conf_threshold",
-                self.conf_threshold,
-                (0.0..=1.0).contains(&self.conf_threshold),
-                "it must lie between 0 and 1",
-            ),
-            ("kl_threshold", self.kl_threshold, self.kl_threshold > 0.0, "it must be more than 0"),
-            ("history", self.history as f64, self.history > 0, "it must be 1 or more"),
-            ("saber_n", self.saber_n as f64, self.saber_n > 0, "it must be 1 or more"),
-            ("steps", self.steps.unwrap_or(1) as f64, self.steps != Some(0), "it must be 1 or more"),
-            ("layer", self.layers.len() as f64, !self.layers.is_empty(), "at least one layer is needed"),
-            (
-                "order_temperature",
-                self.order_temperature,
-                self.order_temperature >= 0.0 && self.order_temperature.is_finite(),
-                "it must be 0 or more",
-            ),
+            ("gamma", self.gamma, self.gamma >= 0.0, "be 0 or more"),
+            ("eps", self.eps.into(), self.eps > 0.0 && self.eps < 1.0, "lie between 0 and 1"),
+            ("threshold", self.threshold.unwrap_or(0.0), self.threshold.is_none_or(f64::is_finite), "be a number"),
+            ("threshold_back", self.threshold_back, share(self.threshold_back), "lie between 0 and 1"),
+            ("factor", self.factor, self.factor > 0.0, "be more than 0"),
+            ("conf_threshold", self.conf_threshold, share(self.conf_threshold), "lie between 0 and 1"),
+            ("kl_threshold", self.kl_threshold, self.kl_threshold > 0.0, "be more than 0"),
+            ("history", self.history as f64, self.history > 0, "be 1 or more"),
+            ("saber_n", self.saber_n as f64, self.saber_n > 0, "be 1 or more"),
+            ("steps", steps as f64, (1..=65_536).contains(&steps), "lie between 1 and 65536"),
+            ("layer", self.layers.len() as f64, !self.layers.is_empty(), "name at least one layer"),
+            ("order_temperature", self.order_temperature, (0.0..1e9).contains(&self.order_temperature), "be 0 or more"),
         ];
         match rules.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((name, value, _, expected)) => {
-                Err(Error::Parameter { name, value: value.to_string(), expected: expected.into() })
+            Some((name, value, _, rule)) => {
+                Err(Error::Parameter { name, value: value.to_string(), expected: format!("it must {rule}") })
             }
             None => Ok(()),
         }

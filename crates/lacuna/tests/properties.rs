@@ -214,6 +214,12 @@ fn check_bound(case: &Case, delta: &Delta, candidates: usize) -> std::result::Re
             let below = committed.iter().filter(|commit| commit.probability < case.settings.threshold.unwrap());
             prop_assert!(below.count() <= 1);
         }
+        "factor" => {
+            let mut probabilities: Vec<f64> = committed.iter().map(|commit| commit.probability).collect();
+            probabilities.sort_by(|a, b| b.total_cmp(a));
+            let fits = |(rank, p): (usize, &f64)| (rank + 2) as f64 * (1.0 - p) <= case.settings.factor;
+            prop_assert!(probabilities.iter().enumerate().skip(1).all(fits));
+        }
         "score-threshold" => {
             let below = committed.iter().filter(|commit| commit.score < case.settings.threshold.unwrap());
             prop_assert!(below.count() <= 1);
@@ -329,7 +335,8 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
             "random score says nothing",
         ),
         (message("dos+score-threshold", defaults(), 4, &able), "give a threshold"),
-        (message("llada+verify", defaults(), 4, &able), "unknown strategy 'llada'"),
+        (message("llada+verify", defaults(), 4, &able), "'llada' is a preset and stands alone"),
+        (message("random+score-threshold", defaults(), 4, &able), "random score says nothing"),
         (message("dos+schedule+verify", defaults(), 4, &able), "a schedule promises to end"),
         (message("dos+verify", defaults(), 4, &able), "top1 leaves it nothing to do"),
         (message("dos+top0", defaults(), 4, &able), "would never fill anything"),

@@ -10,6 +10,7 @@ use lacuna_models::Specials;
 use super::{print, read};
 use crate::args::Replay;
 use crate::engine::open_checkpoint;
+use crate::picture::svg;
 use crate::record::Record;
 use crate::render::{self, Screen};
 
@@ -28,6 +29,10 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
         let tokens = end.tokens().get(record.prompt_tokens..).unwrap_or_default();
         ensure!(tokens.starts_with(&record.tokens), "{}: the steps do not lead to the recorded tokens", place());
         let text = checkpoint.text()?;
+        if let Some(picture) = &args.svg {
+            let drawn = svg(&trace, record.prompt_tokens, text, &checkpoint.ends());
+            return std::fs::write(picture, drawn).with_context(|| format!("cannot write {}", picture.display()));
+        }
         if !stdout().is_terminal() {
             print(&record.text.map_or_else(|| text.decode(&record.tokens, Specials::Skip), Ok)?)?;
             continue;
