@@ -1,0 +1,294 @@
+//! The smallest parts of an answer: numbers, names, groups, roots, functions, matrices.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use super::answer::Answer;
+use super::expression::Expression;
+use super::lexer::{FUNCTIONS, Lexeme};
+use super::parser::Parser;
+
+impl Parser {
+    /// What a command or `^` applies to: a group in braces, or one character, of which digits stand alone.
+    pub(super) fn argument(&mut self) -> Option<Expression> {
+        if self.accept(&Lexeme::Sign('{')) {
+            let Answer::Expression(value) = self.list(&[Lexeme::Sign('}')])? else { return None };
+            self.expect('}')?;
+            return Some(value);
+        }
+        if self.accept(&Lexeme::Sign('-')) {
+            return Some(self.argument()?.negated());
+        }
+        if let Some(Lexeme::Number(digits)) = self.peek().cloned()
+            && digits.len() > 1
+            && digits.chars().all(|c| c.is_ascii_digit())
+        {
+            self.lexemes[self.at] = Lexeme::Number(digits[1..].into());
+            return Expression::literal(&digits[..1]);
+        }
+        match self.atom()? {
+            Answer::Expression(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// `_8` or `_{10}`, as text.
+    fn subscript(&mut self) -> Option<String> {
+        if !self.accept(&Lexeme::Sign('_')) {
+            return None;
+        }
+        let braced = self.accept(&Lexeme::Sign('{'));
+        let mut name = String::new();
+        loop {
+            match self.peek()? {
+                Lexeme::Sign('}') if braced => break,
+                Lexeme::Number(text) | Lexeme::Name(text) | Lexeme::Command(text) | Lexeme::Text(text) => {
+                    name += text.trim();
+                }
+                Lexeme::Sign(sign) => name.push(*sign),
+            }
+            self.at += 1;
+            if !braced {
+                return Some(name);
+            }
+        }
+        self.at += 1;
+        Some(name)
+    }
+
+    pub(super) fn atom(&mut self) -> Option<Answer> {
+        let lexeme = self.peek()?.clone();
+        self.at += 1;
+        Some(match lexeme {
+            Lexeme::Number(digits) => self.number(&digits)?,
+            Lexeme::Name(name) => self.name(name),
+            Lexeme::Text(words) => Answer::Text(words),
+            Lexeme::Command(name) => self.after_command(&name)?,
+            Lexeme::Sign('(') => self.bracketed('(')?,
+            Lexeme::Sign('[') => self.bracketed('[')?,
+            Lexeme::Sign('{') => {
+                let inner = self.list(&[Lexeme::Sign('}')])?;
+                self.expect('}')?;
+                inner
+            }
+            Lexeme::Sign('|') => {
+                self.bars += 1;
+                let inner = self.list(&[Lexeme::Sign('|')]);
+                self.bars -= 1;
+                self.expect('|')?;
+                Answer::Expression(Expression::Call("abs", vec![inner?.expression()?]))
+            }
+            Lexeme::Sign(_) => return None,
+        })
+    }
+
+    fn number(&mut self, digits: &str) -> Option<Answer> {
+        if self.command() == Some("overline") && digits.contains('.') {
+            self.at += 1;
+            return self.repeating(digits);
+        }
+        match self.subscript() {
+            Some(base) => Some(Answer::Based { digits: digits.trim_start_matches('0').into(), base }),
+            None => Expression::literal(digits).map(Answer::Expression),
+        }
+    }
+
+    /// `0.1\overline{6}`.
+    fn repeating(&mut self, digits: &str) -> Option<Answer> {
+        self.expect('{')?;
+        let Some(Lexeme::Number(period)) = self.peek().cloned() else { return None };
+        self.at += 1;
+        self.expect('}')?;
+        let (whole, fraction) = digits.split_once('.')?;
+        let (count, length) = (u32::try_from(fraction.len()).ok()?, u32::try_from(period.len()).ok()?);
+        let all: BigInt = format!("0{whole}{fraction}{period}").parse().ok()?;
+        let head: BigInt = format!("0{whole}{fraction}").parse().ok()?;
+        let denominator = BigInt::from(10).pow(count) * (BigInt::from(10).pow(length) - 1);
+        Some(Answer::Expression(Expression::Number(BigRational::new(all - head, denominator))))
+    }
+
+    fn name(&mut self, mut name: String) -> Answer {
+        if let Some(subscript) = self.subscript() {
+            name = format!("{name}_{subscript}");
+        }
+        Answer::Expression(match name.as_str() {
+            "i" => Expression::Imaginary,
+            "e" => Expression::Euler,
+            _ => Expression::Symbol(name),
+        })
+    }
+
+    fn after_command(&mut self, name: &str) -> Option<Answer> {
+        Some(Answer::Expression(match name {
+            "pi" => Expression::Pi,
+            "infty" => Expression::Infinity,
+            "frac" => {
+                let top = self.argument()?;
+                Expression::Product(vec![top, self.argument()?.inverted()])
+            }
+            "binom" | "dbinom" | "tbinom" => {
+                let top = self.argument()?;
+                Expression::Call("binom", vec![top, self.argument()?])
+            }
+            "sqrt" => self.root()?,
+            "lfloor" | "lceil" => {
+                let (closer, function) = if name == "lfloor" { ("rfloor", "floor") } else { ("rceil", "ceil") };
+                let closer = Lexeme::Command(closer.into());
+                let inner = self.list(std::slice::from_ref(&closer))?.expression()?;
+                if !self.accept(&closer) {
+                    return None;
+                }
+                Expression::Call(function, vec![inner])
+            }
+            "{" => {
+                let closer = Lexeme::Command("}".into());
+                let inner = self.list(std::slice::from_ref(&closer)).unwrap_or(Answer::List(Vec::new()));
+                return self.accept(&closer).then(|| Answer::Set(inner.items()));
+            }
+            "langle" => {
+                let closer = Lexeme::Command("rangle".into());
+                let inner = self.list(std::slice::from_ref(&closer))?;
+                return self.accept(&closer).then(|| Answer::Bracketed { open: '(', close: ')', items: inner.items() });
+            }
+            "begin" => return self.matrix(),
+            "emptyset" | "varnothing" => return Some(Answer::Set(Vec::new())),
+            "overline" | "bar" | "vec" | "hat" => Expression::Call("conjugate", vec![self.argument()?]),
+            _ => match FUNCTIONS.iter().find(|function| **function == name) {
+                Some(function) => self.function(function)?,
+                None => {
+                    let letter = greek(name)?;
+                    return Some(self.name(letter.into()));
+                }
+            },
+        }))
+    }
+
+    fn root(&mut self) -> Option<Expression> {
+        let degree = if self.accept(&Lexeme::Sign('[')) {
+            let degree = self.list(&[Lexeme::Sign(']')])?.expression()?;
+            self.expect(']')?;
+            degree
+        } else {
+            Expression::integer(2)
+        };
+        let radicand = if self.accept(&Lexeme::Sign('(')) {
+            let inner = self.list(&[Lexeme::Sign(')')])?.expression()?;
+            self.expect(')')?;
+            inner
+        } else {
+            self.argument()?
+        };
+        Some(Expression::Power(Box::new(radicand), Box::new(degree.inverted())))
+    }
+
+    /// `\sin^2 x`, `\log_2 (x+1)`, `\max(1, 2)`.
+    fn function(&mut self, name: &'static str) -> Option<Expression> {
+        let base = if name == "log" && self.accept(&Lexeme::Sign('_')) { Some(self.argument()?) } else { None };
+        let exponent = if self.accept(&Lexeme::Sign('^')) { Some(self.argument()?) } else { None };
+        let arguments = if self.sign('(') {
+            self.at += 1;
+            let inner = self.list(&[Lexeme::Sign(')')])?;
+            self.expect(')')?;
+            inner.items().into_iter().map(Answer::expression).collect::<Option<Vec<_>>>()?
+        } else {
+            vec![self.function_argument()?]
+        };
+        let call = Expression::Call(name, base.into_iter().chain(arguments).collect());
+        Some(match exponent {
+            Some(exponent) => Expression::Power(Box::new(call), Box::new(exponent)),
+            None => call,
+        })
+    }
+
+    /// The product that follows a function without parentheses, up to the next function.
+    fn function_argument(&mut self) -> Option<Expression> {
+        let mut factors = vec![self.power()?.expression()?];
+        while self.starts_factor()
+            && !matches!(self.peek(), Some(Lexeme::Text(_)))
+            && !self.command().is_some_and(|name| FUNCTIONS.contains(&name))
+        {
+            factors.push(self.power()?.expression()?);
+        }
+        if factors.len() == 1 { factors.pop() } else { Some(Expression::Product(factors)) }
+    }
+
+    fn bracketed(&mut self, open: char) -> Option<Answer> {
+        let inner = self.list(&[Lexeme::Sign(')'), Lexeme::Sign(']')]);
+        let close = match self.peek()? {
+            Lexeme::Sign(close @ (')' | ']')) => *close,
+            _ => return None,
+        };
+        self.at += 1;
+        Some(match inner? {
+            Answer::List(items) => Answer::Bracketed { open, close, items },
+            single if open == '(' && close == ')' => single,
+            single if open == '[' && close == ']' => single,
+            _ => return None,
+        })
+    }
+
+    fn matrix(&mut self) -> Option<Answer> {
+        self.skip_group()?;
+        if self.sign('{') {
+            self.skip_group()?;
+        }
+        let end = Lexeme::Command("end".into());
+        let (cell, row) = (Lexeme::Sign('&'), Lexeme::Command("\\".into()));
+        let closers = [cell.clone(), row.clone(), end.clone()];
+        let mut rows = vec![Vec::new()];
+        loop {
+            if self.accept(&end) {
+                break;
+            }
+            let entry = self.list(&closers)?;
+            rows.last_mut()?.push(entry);
+            if self.accept(&row) {
+                rows.push(Vec::new());
+            } else if !self.accept(&cell) && self.peek() != Some(&end) {
+                return None;
+            }
+        }
+        self.skip_group()?;
+        rows.retain(|row| !row.is_empty());
+        Some(Answer::Matrix(rows))
+    }
+
+    /// Skips `{...}`, the name of an environment.
+    fn skip_group(&mut self) -> Option<()> {
+        self.expect('{')?;
+        while !self.sign('}') {
+            self.peek()?;
+            self.at += 1;
+        }
+        self.expect('}')
+    }
+}
+
+/// The name of a Greek letter other than π, which is a number here.
+pub(super) fn greek(name: &str) -> Option<&str> {
+    const LETTERS: [&str; 22] = [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "varphi",
+        "omega",
+        "ell",
+    ];
+    LETTERS.contains(&name).then_some(name)
+}

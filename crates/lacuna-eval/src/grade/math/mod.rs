@@ -1,0 +1,219 @@
+//! MATH answers: whether two of them mean the same.
+//!
+//! An answer is read into a small tree (numbers, roots, powers, π, intervals, tuples, sets, matrices, words). Rational
+//! values are compared exactly; everything else is compared at a few fixed points. What cannot be read is compared as text
+//! after normalization.
+
+mod answer;
+mod atoms;
+mod expression;
+mod extract;
+mod lexer;
+mod numeric;
+mod parser;
+
+pub(crate) use extract::all_boxed;
+pub use extract::extract;
+
+use answer::{Answer, words};
+
+/// Longer answers are compared as text only: no answer of a benchmark comes near.
+const LONGEST: usize = 2000;
+
+/// Whether `answer` means the same as `gold`. Both are bare answers, as in `\boxed{}`.
+pub fn equivalent(gold: &str, answer: &str) -> bool {
+    let (plain_gold, plain_answer) = (stripped(gold), stripped(answer));
+    if !plain_gold.is_empty() && plain_gold == plain_answer {
+        return true;
+    }
+    if gold.len() > LONGEST || answer.len() > LONGEST {
+        return false;
+    }
+    let (golds, answers) = (readings(gold), readings(answer));
+    if golds.is_empty() || answers.is_empty() {
+        let (gold, answer) = (words_of(gold), words_of(answer));
+        return !gold.is_empty() && gold == answer;
+    }
+    golds.iter().any(|gold| answers.iter().any(|answer| gold.equals(answer)))
+}
+
+/// An answer may be read in two ways, since a comma may group digits or separate values: `(1,234)` is a point or a number
+/// in parentheses. What can be one number, such as `58,500`, is one.
+fn readings(text: &str) -> Vec<Answer> {
+    let grouped = parser::parse(text, true);
+    let separated = match grouped {
+        Some(Answer::Expression(_) | Answer::Percent(_)) if !text.contains(['(', '[']) => None,
+        _ => parser::parse(text, false).filter(|separated| Some(separated) != grouped.as_ref()),
+    };
+    grouped.into_iter().chain(separated).collect()
+}
+
+/// The text without what never carries meaning.
+fn stripped(text: &str) -> String {
+    let text = text.replace("\\left", "").replace("\\right", "").replace("\\!", "").replace("\\,", "");
+    text.replace("dfrac", "frac").replace("tfrac", "frac").chars().filter(|c| !c.is_whitespace() && *c != '$').collect()
+}
+
+/// The words of an answer that is not mathematics.
+fn words_of(text: &str) -> String {
+    words(
+        &["\\text", "\\mbox", "\\textbf", "\\mathrm"]
+            .iter()
+            .fold(text.to_string(), |text, command| text.replace(command, "")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equivalent_answers_are_recognized() {
+        let pairs = [
+            ("\\frac{1}{2}", "0.5"),
+            ("\\frac12", "1/2"),
+            ("\\frac 59", "\\dfrac{5}{9}"),
+            ("-\\frac{3}{4}", "\\frac{-3}{4}"),
+            ("1\\frac{4}{5}", "\\frac{9}{5}"),
+            ("137 \\frac{1}{2}", "137.5"),
+            ("11\\sqrt2", "11\\sqrt{2}"),
+            ("\\frac{1}{\\sqrt{3}}", "\\frac{\\sqrt{3}}{3}"),
+            ("\\sqrt[3]{8}", "2"),
+            ("2\\sqrt{113}", "\\sqrt{452}"),
+            ("18+2\\pi", "2(\\pi+9)"),
+            ("\\frac{20000}{\\pi}", "20000/π"),
+            ("x^2+2x+1", "(x+1)^2"),
+            ("(a+5)(b+2)", "ab+2a+5b+10"),
+            ("\\cot x", "\\frac{\\cos x}{\\sin x}"),
+            ("\\sin^2 x", "1-\\cos^2 x"),
+            ("\\log_2 8", "3"),
+            ("x=5", "5"),
+            ("y = 2x + 3", "2x+3=y"),
+            ("5x - 7y + 11z + 4 = 0", "-5x+7y-11z=4"),
+            ("1,-2", "-2, 1"),
+            ("1 \\pm \\sqrt{19}", "1+\\sqrt{19}, 1-\\sqrt{19}"),
+            ("\\{1\\pm\\sqrt{5},-2\\}", "-2, 1-\\sqrt5, 1+\\sqrt5"),
+            ("x = 1 \\text{ or } x = -2", "-2, 1"),
+            ("(3,4]", "3 < x \\le 4"),
+            ("(-\\infty, 0]", "x \\leq 0"),
+            ("x \\in [-2,7]", "[-2,7]"),
+            ("(-\\infty, 2) \\cup (3, \\infty)", "(3,\\infty)\\cup(-\\infty,2)"),
+            ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3, \\pi/2)"),
+            ("\\begin{pmatrix} -1/3 \\\\ 2/3 \\end{pmatrix}", "\\begin{bmatrix}-\\frac13\\\\\\frac23\\end{bmatrix}"),
+            ("\\begin{pmatrix} 1 & 0 \\\\ 0 & 1 \\end{pmatrix}", "\\begin{pmatrix}1&0\\\\0&1\\end{pmatrix}"),
+            ("10,\\!080", "10080"),
+            ("11,\\! 111,\\! 111,\\! 100", "11111111100"),
+            ("58,500", "58500"),
+            ("\\$32,\\!348", "32348"),
+            ("\\$18.90", "18.9"),
+            ("5.4 \\text{ cents}", "5.4"),
+            ("864 \\mbox{ inches}^2", "864"),
+            ("15\\mbox{ cm}^2", "15 cm^2"),
+            ("90^\\circ", "90"),
+            ("\\frac{270}7\\text{ degrees}", "\\frac{270}{7}^\\circ"),
+            ("50\\%", "50"),
+            ("50\\%", "0.5"),
+            ("52_8", "52_{8}"),
+            ("2516_8", "2516"),
+            ("\\text{(C)}", "C"),
+            ("\\text{Evelyn}", "evelyn"),
+            ("\\text{even}", "Even."),
+            ("6 - 5i", "-5i+6"),
+            (".0000672", "6.72 \\times 10^{-5}"),
+            ("0.\\overline{3}", "\\frac13"),
+            ("\\frac{1}{3}", "0.333333"),
+            ("\\frac{1}{3}", "0.33333333"),
+            ("\\pi", "3.1415927"),
+            ("0.1\\overline{6}", "\\frac{1}{6}"),
+            ("5!", "120"),
+            ("\\binom{5}{2}", "10"),
+            ("2^{10}", "1024"),
+            ("|{-3}|", "3"),
+            ("\\{1,2,3\\}", "\\{3,2,1\\}"),
+            ("(1,234)", "(1, 234)"),
+        ];
+        for (gold, answer) in pairs {
+            assert!(equivalent(gold, answer), "{gold} = {answer}");
+            assert!(equivalent(answer, gold), "{answer} = {gold}");
+            assert!(equivalent(gold, gold), "{gold}");
+        }
+    }
+
+    #[test]
+    fn near_misses_are_refused() {
+        let pairs = [
+            ("\\frac{1}{2}", "\\frac{1}{3}"),
+            ("\\frac{1}{3}", "0.333"),
+            ("\\pi", "3.14"),
+            ("\\pi", "\\frac{22}{7}"),
+            ("\\sqrt{51}", "\\sqrt{52}"),
+            ("(3,4]", "[3,4]"),
+            ("(3,4]", "(3,4)"),
+            ("(2,\\infty)", "(-2,\\infty)"),
+            ("(2,\\infty)", "(2,-\\infty)"),
+            ("(6,31,-1)", "(6,31,1)"),
+            ("(-2,1)", "(1,-2)"),
+            ("1,-2", "1,2"),
+            ("1,-2", "1"),
+            ("3, 5, 7", "3, 5"),
+            ("1 \\pm \\sqrt{19}", "1+\\sqrt{19}"),
+            ("52_8", "52_9"),
+            ("x^2+2x+1", "x^2+2x+2"),
+            ("2k+2", "2n+2"),
+            ("y = 2x + 3", "y = 2x - 3"),
+            ("5x - 7y + 11z + 4 = 0", "5x - 7y + 11z = 4"),
+            ("\\text{even}", "odd"),
+            ("\\text{(C)}", "D"),
+            ("6 - 5i", "6+5i"),
+            ("10,\\!080", "10.080"),
+            ("50\\%", "5"),
+            ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\begin{pmatrix} 2 \\\\ 1 \\end{pmatrix}"),
+            ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\begin{pmatrix} 1 & 2 \\end{pmatrix}"),
+            ("1000000000000", "1000000000001"),
+            ("2^{100}", "1267650600228229401496703205375"),
+            ("-1", "1"),
+            (".0000672", ".0000673"),
+            ("58,500", "500,58"),
+            ("58,500", "58"),
+            ("\\frac{1}{3}", "0.333334"),
+            ("5", ""),
+            ("", ""),
+            ("\\text{east}", "\\text{west}"),
+            ("x < 3", "x > 3"),
+        ];
+        for (gold, answer) in pairs {
+            assert!(!equivalent(gold, answer), "{gold} ≠ {answer}");
+            assert!(!equivalent(answer, gold), "{answer} ≠ {gold}");
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_answer_and_no_crash() {
+        let deep = "(".repeat(5000);
+        let tower = "2^".repeat(3000) + "2";
+        let long = "\\frac{1}{".repeat(400);
+        let bars = "|".repeat(300);
+        for text in [
+            deep.as_str(),
+            &tower,
+            &long,
+            &bars,
+            "\\",
+            "\\frac",
+            "{",
+            "}",
+            "^",
+            "_",
+            "\\begin{pmatrix}",
+            "9^9^9^9^9",
+            "\\sqrt",
+            "1/0",
+            "0^{-1}",
+            "!!!",
+        ] {
+            assert!(!equivalent("7", text), "{text}");
+            equivalent(text, text);
+        }
+        assert!(!equivalent("1/0", "2/0"));
+    }
+}

@@ -1,0 +1,157 @@
+//! The report as a text to read.
+
+use super::table::{Table, percent};
+use super::{Measurement, Plot, Report, compare, paper};
+
+/// What a table is made of.
+struct Section<'a> {
+    label: Option<&'a str>,
+    task: &'a str,
+    rows: Vec<&'a Measurement>,
+}
+
+pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
+    let mut text = head(report);
+    for label in report.labels().into_iter().map(Some).chain([None]) {
+        let sections = sections(report, label);
+        if sections.is_empty() {
+            continue;
+        }
+        if let Some(label) = label {
+            text += &format!("## {label}\n\n");
+        } else if !report.labels().is_empty() {
+            text += "## Others\n\n";
+        }
+        for section in sections {
+            text += &format!("### {}\n\n{}\n", section.task, accuracy(report, &section));
+            text += &paired(&section);
+        }
+    }
+    if !plots.is_empty() {
+        text += "## Plots\n\n";
+        for plot in plots {
+            text += &format!("![{}]({})\n\n", plot.title, plot.file);
+        }
+    }
+    text + NOTES
+}
+
+const NOTES: &str = "\
+## How to read this
+
+- *Accuracy* is in percent, with the 95% interval of Wilson. *NFE* is the number of forward passes for a sample.
+- *tokens/s* counts the tokens of the answer, not what comes behind its end. *Rows* are the rows of the model's output that
+  were read for a sample.
+- *AUP* is accuracy under parallelism as the d3LLM leaderboard defines it, of the curve from the slowest measurement of the
+  same order on the same task and blocks to this one.
+- *Paper* is the accuracy (and NFE) that the DOS paper reports in this table for its model. Where the task is one of the
+  embedded model's own, the number is that of the benchmark it stands for: GSM8K for `words`, HumanEval for `code`.
+- In comparisons, *gained* are problems that only this strategy gets right and *lost* those that only the best one does; *p* is
+  McNemar's exact test.
+";
+
+fn head(report: &Report) -> String {
+    let configuration = &report.configuration;
+    let model = &configuration.model;
+    let mut text = format!("# Results of {}\n\n", model.name);
+    let size = model.parameters as f64 / 1e6;
+    text += &format!(
+        "{} · {:.1}M parameters · {} · {} · seed {} · lacuna {}",
+        model.family, size, model.precision, model.device, configuration.seed, configuration.version
+    );
+    if let Some(limit) = configuration.limit {
+        text += &format!(" · the first {limit} problems of each task");
+    }
+    match configuration.part {
+        crate::run::Part::All => {}
+        crate::run::Part::Tune => text += " · the part for tuning",
+        crate::run::Part::Test => text += " · without the part for tuning",
+    }
+    text += "\n\n";
+    if let Some(sandbox) = &configuration.sandbox {
+        text += &format!("Generated code ran behind: {sandbox}.\n\n");
+    }
+    text
+}
+
+/// The measurements of a label by task; without a label, those that have none.
+fn sections<'a>(report: &'a Report, label: Option<&'a str>) -> Vec<Section<'a>> {
+    let belongs = |measurement: &&Measurement| match label {
+        Some(label) => measurement.trial.labels.iter().any(|other| other == label),
+        None => measurement.trial.labels.is_empty(),
+    };
+    let section = |task: &'a str| Section {
+        label,
+        task,
+        rows: report.measurements.iter().filter(|m| m.trial.task == task).filter(belongs).collect(),
+    };
+    report.tasks().into_iter().map(section).filter(|section| !section.rows.is_empty()).collect()
+}
+
+fn accuracy(report: &Report, section: &Section<'_>) -> String {
+    let family = &report.configuration.model.family;
+    let published: Vec<_> =
+        section.rows.iter().map(|row| section.label.and_then(|label| paper::find(label, family, &row.trial))).collect();
+    let any_published = published.iter().any(Option::is_some);
+    let mut head =
+        vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", "NFE", "tokens/s", "s/sample", "Rows", "AUP"];
+    if any_published {
+        head.extend(["Paper", "Paper's NFE"]);
+    }
+    let best = section.rows.iter().map(|row| row.entry.accuracy).fold(0.0, f64::max);
+    let mut table = Table::new(&head);
+    for (row, published) in section.rows.iter().zip(published) {
+        let entry = &row.entry;
+        let accuracy = percent(entry.accuracy);
+        let block = if row.trial.block_length == row.trial.gen_length {
+            "one".into()
+        } else {
+            row.trial.block_length.to_string()
+        };
+        let mut cells = vec![
+            row.trial.title(),
+            row.trial.gen_length.to_string(),
+            block,
+            entry.n.to_string(),
+            if entry.accuracy == best { format!("**{accuracy}**") } else { accuracy },
+            format!("{}–{}", percent(entry.interval[0]), percent(entry.interval[1])),
+            format!("{:.1}", entry.nfe),
+            format!("{:.1}", entry.tokens_per_second),
+            format!("{:.3}", entry.seconds_per_sample),
+            format!("{:.0}", entry.rows_read),
+            format!("{:.0}", report.aup(row)),
+        ];
+        if any_published {
+            let number = |value: Option<f64>| value.map_or("–".to_string(), |value| format!("{value:.2}"));
+            cells.extend([number(published.map(|p| p.accuracy)), number(published.and_then(|p| p.nfe))]);
+        }
+        table.row(cells);
+    }
+    table.write()
+}
+
+/// Each strategy against the most accurate one.
+fn paired(section: &Section<'_>) -> String {
+    let most = |a: &&&Measurement, b: &&&Measurement| {
+        a.entry.accuracy.total_cmp(&b.entry.accuracy).then(b.entry.nfe.total_cmp(&a.entry.nfe))
+    };
+    let Some(best) = section.rows.iter().max_by(most).filter(|_| section.rows.len() > 1) else { return String::new() };
+    let mut table = Table::new(&["Strategy", "Block", "Gained", "Lost", "p"]);
+    for row in section.rows.iter().filter(|row| !std::ptr::eq(**row, *best)) {
+        let comparison = compare(row, best);
+        let p = if comparison.p < 0.001 { "<0.001".into() } else { format!("{:.3}", comparison.p) };
+        table.row(vec![
+            row.trial.title(),
+            row.trial.block_length.to_string(),
+            format!("+{}", comparison.gained.len()),
+            format!("−{}", comparison.lost.len()),
+            p,
+        ]);
+    }
+    format!(
+        "Compared with {} (block {}) on the same problems:\n\n{}\n",
+        best.trial.title(),
+        best.trial.block_length,
+        table.write()
+    )
+}

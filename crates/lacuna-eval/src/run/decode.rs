@@ -1,0 +1,113 @@
+//! Decoding many problems, several in one forward pass.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use lacuna::{Canvas, Options, Predictor, Run, Token, split};
+
+use super::{Speech, Trial};
+use crate::Result;
+
+/// A problem to decode.
+pub(super) struct Question {
+    /// Its place among the problems.
+    pub(super) problem: usize,
+    pub(super) row: usize,
+    pub(super) prompt: Vec<Token>,
+}
+
+/// A decoded answer.
+pub(super) struct Answer {
+    pub(super) problem: usize,
+    pub(super) text: String,
+    pub(super) nfe: usize,
+    pub(super) rows_read: usize,
+    pub(super) tokens: usize,
+    pub(super) seconds: f64,
+    pub(super) order: Vec<i32>,
+}
+
+struct Job {
+    question: Question,
+    run: Run,
+    seconds: f64,
+}
+
+/// What a trial needs to make runs.
+pub(super) struct Decoder<'a> {
+    pub(super) trial: &'a Trial,
+    pub(super) options: &'a Options,
+    pub(super) seed: u64,
+    pub(super) speech: &'a dyn Speech,
+}
+
+impl Decoder<'_> {
+    /// A run for this prompt. Everything that the model cannot do is refused here.
+    pub(super) fn start(&self, question: &Question, predictor: &dyn Predictor) -> Result<Run> {
+        let Trial { gen_length, block_length, early_stop, .. } = *self.trial;
+        let canvas = Canvas::with_tail(&question.prompt, gen_length, predictor.description().mask)?;
+        let end = question.prompt.len() + gen_length;
+        let blocks = split(question.prompt.len()..end, block_length);
+        let options = Options {
+            stop: if early_stop { self.speech.ends().to_vec() } else { Vec::new() },
+            // Each problem draws its own numbers, whatever is decoded with it.
+            seed: self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(question.row as u64),
+            ..self.options.clone()
+        };
+        Ok(Run::new(canvas, blocks, self.trial.strategy()?, options, predictor.description())?)
+    }
+
+    /// Decodes all `questions`, up to `batch` at a time; `done` gets the answers that a step finished.
+    pub(super) fn decode(
+        &self,
+        questions: Vec<Question>,
+        batch: usize,
+        predictor: &mut dyn Predictor,
+        mut done: impl FnMut(Vec<Answer>) -> Result<()>,
+    ) -> Result<()> {
+        let mut waiting: VecDeque<Question> = questions.into();
+        let mut jobs: Vec<Job> = Vec::new();
+        loop {
+            while jobs.len() < batch.max(1)
+                && let Some(question) = waiting.pop_front()
+            {
+                let run = self.start(&question, predictor)?;
+                jobs.push(Job { question, run, seconds: 0.0 });
+            }
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            let begun = Instant::now();
+            let mut runs: Vec<&mut Run> = jobs.iter_mut().map(|job| &mut job.run).collect();
+            lacuna::step(&mut runs, predictor)?;
+            let share = begun.elapsed().as_secs_f64() / jobs.len() as f64;
+            jobs.iter_mut().for_each(|job| job.seconds += share);
+            let (finished, unfinished) = jobs.into_iter().partition(|job| job.run.is_finished());
+            jobs = unfinished;
+            let finished: Vec<Job> = finished;
+            if !finished.is_empty() {
+                done(finished.into_iter().map(|job| self.answer(job)).collect::<Result<_>>()?)?;
+            }
+        }
+    }
+
+    fn answer(&self, job: Job) -> Result<Answer> {
+        let from = job.question.prompt.len();
+        let written = &job.run.canvas().tokens()[from..];
+        let end = written.iter().position(|token| self.speech.ends().contains(token)).unwrap_or(written.len());
+        let mut order = vec![-1; written.len()];
+        for (step, delta) in job.run.trace().deltas.iter().enumerate() {
+            delta.committed.iter().for_each(|commit| order[commit.position - from] = step as i32);
+            delta.reopened.iter().for_each(|position| order[position - from] = -1);
+        }
+        Ok(Answer {
+            problem: job.question.problem,
+            text: self.speech.decode(&written[..end])?,
+            nfe: job.run.forwards(),
+            rows_read: job.run.rows_read(),
+            tokens: end,
+            seconds: job.seconds,
+            order,
+        })
+    }
+}

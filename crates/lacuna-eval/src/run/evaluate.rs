@@ -1,0 +1,303 @@
+//! An evaluation from start to end.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use lacuna::{Options, Predictor};
+
+use super::decode::{Answer, Decoder, Question};
+use super::ledger::Ledger;
+use super::speech::encode;
+use super::trial::fingerprint;
+use super::{Configuration, Entry, Folder, Model, Part, Sample, Shard, Speech, Trial};
+use crate::grade::Verdict;
+use crate::sandbox::{Limits, Outcome, Sandbox};
+use crate::task::{self, Benchmark, Check, Problem};
+use crate::{Error, Result};
+
+/// What to measure, on what, and where to keep it.
+pub struct Evaluation {
+    /// The results folder.
+    pub out: PathBuf,
+    /// The data: a folder or a file; the embedded tasks need none.
+    pub data: Option<PathBuf>,
+    /// The model.
+    pub model: Model,
+    /// What is measured.
+    pub trials: Vec<Trial>,
+    /// How many problems of each task.
+    pub limit: Option<usize>,
+    /// Which problems.
+    pub part: Part,
+    /// Which of several machines this is.
+    pub shard: Shard,
+    /// Where random draws start from.
+    pub seed: u64,
+    /// How many problems share a forward pass; it does not change the answers.
+    pub batch: usize,
+    /// How tokens are chosen; `stop` and `seed` are set for each problem.
+    pub options: Options,
+    /// Whether generated code may run where nothing confines it.
+    pub unconfined: bool,
+}
+
+/// How far an evaluation is.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// The trial that is running.
+    pub trial: &'a Trial,
+    /// Its number, from 1.
+    pub number: usize,
+    /// How many trials there are.
+    pub trials: usize,
+    /// Samples of it that are done.
+    pub done: usize,
+    /// Samples that it has.
+    pub total: usize,
+    /// How many of those done are right.
+    pub correct: usize,
+    /// Forward passes of a sample so far.
+    pub nfe: f64,
+    /// Samples of all trials that this run has done.
+    pub done_now: usize,
+    /// Samples of all trials that are still to do.
+    pub left: usize,
+    /// Since this run began.
+    pub elapsed: Duration,
+}
+
+/// A benchmark and the prompts of those of its problems that this run uses.
+struct Loaded {
+    benchmark: Benchmark,
+    chosen: Vec<usize>,
+    prompts: HashMap<usize, Vec<lacuna::Token>>,
+    fingerprint: String,
+}
+
+/// Runs everything that is not done yet and returns the results.
+pub fn evaluate(
+    evaluation: &Evaluation,
+    predictor: &mut dyn Predictor,
+    speech: &dyn Speech,
+    watch: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Vec<Entry>> {
+    let loaded = load(evaluation, speech)?;
+    check(evaluation, &loaded, predictor, speech)?;
+    let sandbox = sandbox(evaluation, &loaded)?;
+    let folder = Folder::create(&evaluation.out, configuration(evaluation, &loaded, sandbox.as_ref()))?;
+    let mut judge = Judge { sandbox, outcomes: HashMap::new() };
+    let begun = Instant::now();
+
+    let mut ledgers = Vec::new();
+    for trial in &evaluation.trials {
+        ledgers.push(Ledger::open(&folder.samples_path(), trial)?);
+    }
+    let open = |loaded: &Loaded, ledger: &Ledger| {
+        loaded.chosen.iter().filter(|place| !ledger.has(loaded.benchmark.problems[**place].row)).count()
+    };
+    let mut left: usize =
+        evaluation.trials.iter().zip(&ledgers).map(|(trial, ledger)| open(&loaded[&key(trial)], ledger)).sum();
+    let mut done_now = 0;
+
+    for (number, (trial, ledger)) in evaluation.trials.iter().zip(&mut ledgers).enumerate() {
+        let Loaded { benchmark, chosen, prompts, .. } = &loaded[&key(trial)];
+        let question = |&problem: &usize| Question {
+            problem,
+            row: benchmark.problems[problem].row,
+            prompt: prompts[&problem].clone(),
+        };
+        let questions: Vec<Question> =
+            chosen.iter().filter(|place| !ledger.has(benchmark.problems[**place].row)).map(question).collect();
+        let decoder = Decoder { trial, options: &evaluation.options, seed: evaluation.seed, speech };
+        let mut report = |ledger: &Ledger, done_now: usize, left: usize| {
+            let (mut correct, mut nfe, mut done) = (0, 0, 0);
+            for sample in ledger.samples() {
+                correct += usize::from(sample.correct);
+                nfe += sample.nfe;
+                done += 1;
+            }
+            watch(&Progress {
+                trial,
+                number: number + 1,
+                trials: evaluation.trials.len(),
+                done,
+                total: chosen.len(),
+                correct,
+                nfe: nfe as f64 / done.max(1) as f64,
+                done_now,
+                left,
+                elapsed: begun.elapsed(),
+            });
+        };
+        report(ledger, done_now, left);
+        decoder.decode(questions, evaluation.batch, predictor, |answers| {
+            for sample in judge.samples(benchmark, answers)? {
+                ledger.add(sample)?;
+                done_now += 1;
+                left -= 1;
+            }
+            report(ledger, done_now, left);
+            Ok(())
+        })?;
+    }
+    folder.write_results()
+}
+
+/// Benchmarks are loaded once for each task and protocol.
+fn key(trial: &Trial) -> (String, String) {
+    (trial.task.clone(), trial.protocol.clone())
+}
+
+fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<(String, String), Loaded>> {
+    if evaluation.trials.is_empty() {
+        return Err(Error::Request("there is nothing to measure: name a task, or a suite with --suite".into()));
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = evaluation.trials.iter().find(|trial| !names.insert(trial.file_name())) {
+        return Err(Error::Request(format!(
+            "{} on {} is to be measured twice: name it once",
+            twice.title(),
+            twice.task
+        )));
+    }
+    let mut loaded = BTreeMap::new();
+    for trial in &evaluation.trials {
+        if loaded.contains_key(&key(trial)) {
+            continue;
+        }
+        let task = task::find(&trial.task)?;
+        let benchmark = Benchmark::load(task, task.protocol(Some(&trial.protocol))?, evaluation.data.as_deref())?;
+        let used = benchmark.problems.iter().enumerate().filter(|(_, problem)| evaluation.part.has(problem.row));
+        let used: Vec<usize> = used.map(|(place, _)| place).take(evaluation.limit.unwrap_or(usize::MAX)).collect();
+        let chosen: Vec<usize> =
+            used.iter().enumerate().filter(|(at, _)| evaluation.shard.has(*at)).map(|(_, place)| *place).collect();
+        let mut prompts = HashMap::new();
+        for &place in &chosen {
+            let prompt = benchmark.prompt(&benchmark.problems[place]);
+            prompts.insert(place, encode(speech, &prompt)?);
+        }
+        let fingerprint = data_fingerprint(used.iter().map(|place| &benchmark.problems[*place]));
+        loaded.insert(key(trial), Loaded { benchmark, chosen, prompts, fingerprint });
+    }
+    Ok(loaded)
+}
+
+/// Tells data files apart, not the folders they lie in.
+fn data_fingerprint<'a>(problems: impl Iterator<Item = &'a Problem>) -> String {
+    let mut text = String::new();
+    for problem in problems {
+        text += &format!("{problem:?}\n");
+    }
+    format!("{:016x}", fingerprint(text.as_bytes()))
+}
+
+/// Refuses what would fail later, before anything is written.
+fn check(
+    evaluation: &Evaluation,
+    loaded: &BTreeMap<(String, String), Loaded>,
+    predictor: &dyn Predictor,
+    speech: &dyn Speech,
+) -> Result<()> {
+    for trial in &evaluation.trials {
+        let Trial { gen_length, block_length, .. } = *trial;
+        if gen_length == 0 || block_length == 0 || gen_length % block_length != 0 {
+            return Err(Error::Request(format!(
+                "blocks of {block_length} do not divide {gen_length} tokens: choose --block-length so that they do"
+            )));
+        }
+        let Loaded { prompts, benchmark, .. } = &loaded[&key(trial)];
+        let Some((&problem, prompt)) = prompts.iter().max_by_key(|(place, prompt)| (prompt.len(), **place)) else {
+            continue;
+        };
+        let row = benchmark.problems[problem].row;
+        let decoder = Decoder { trial, options: &evaluation.options, seed: evaluation.seed, speech };
+        decoder.start(&Question { problem, row, prompt: prompt.clone() }, predictor)?;
+    }
+    Ok(())
+}
+
+fn sandbox(evaluation: &Evaluation, loaded: &BTreeMap<(String, String), Loaded>) -> Result<Option<Sandbox>> {
+    let limits = loaded.values().map(|loaded| loaded.benchmark.protocol.time_limit_s).max().filter(|limit| *limit > 0);
+    let Some(limit) = limits else { return Ok(None) };
+    let limits = Limits { wall: Duration::from_secs(limit), ..Limits::default() };
+    Sandbox::detect(limits, evaluation.unconfined).map(Some)
+}
+
+fn configuration(
+    evaluation: &Evaluation,
+    loaded: &BTreeMap<(String, String), Loaded>,
+    sandbox: Option<&Sandbox>,
+) -> Configuration {
+    let Options { lens, guidance, .. } = &evaluation.options;
+    Configuration {
+        version: env!("CARGO_PKG_VERSION").into(),
+        model: evaluation.model.clone(),
+        limit: evaluation.limit,
+        part: evaluation.part,
+        seed: evaluation.seed,
+        shard: evaluation.shard,
+        options: serde_json::json!({ "lens": format!("{lens:?}"), "guidance": guidance.to_string() }),
+        data: loaded
+            .iter()
+            .map(|((task, protocol), loaded)| (format!("{task}/{protocol}"), loaded.fingerprint.clone()))
+            .collect(),
+        trials: evaluation.trials.clone(),
+        sandbox: sandbox.map(|sandbox| format!("{}; Python {}", sandbox.layers(), sandbox.interpreter().version)),
+    }
+}
+
+/// Grades answers. Different strategies often write the same program, which is then run once.
+struct Judge {
+    sandbox: Option<Sandbox>,
+    outcomes: HashMap<String, Outcome>,
+}
+
+impl Judge {
+    fn samples(&mut self, benchmark: &Benchmark, answers: Vec<Answer>) -> Result<Vec<Sample>> {
+        let checks: Vec<Check> =
+            answers.iter().map(|answer| benchmark.check(&benchmark.problems[answer.problem], &answer.text)).collect();
+        self.run(&checks)?;
+        let sample = |(answer, check): (Answer, Check)| {
+            let verdict = match check {
+                Check::Verdict(verdict) => verdict,
+                Check::Program(program) => {
+                    let Outcome { passed, reason } = self.outcomes[&program].clone();
+                    Verdict { correct: passed, reason }
+                }
+            };
+            let problem = &benchmark.problems[answer.problem];
+            Sample {
+                id: problem.id.clone(),
+                row: problem.row,
+                correct: verdict.correct,
+                reason: verdict.reason,
+                answer: answer.text,
+                nfe: answer.nfe,
+                rows_read: answer.rows_read,
+                tokens: answer.tokens,
+                seconds: answer.seconds,
+                order: answer.order,
+            }
+        };
+        Ok(answers.into_iter().zip(checks).map(sample).collect())
+    }
+
+    fn run(&mut self, checks: &[Check]) -> Result<()> {
+        let programs: Vec<String> = checks
+            .iter()
+            .filter_map(|check| match check {
+                Check::Program(program) if !self.outcomes.contains_key(program) => Some(program.clone()),
+                _ => None,
+            })
+            .collect();
+        if programs.is_empty() {
+            return Ok(());
+        }
+        let sandbox = self.sandbox.as_ref().ok_or(Error::NoSandbox)?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let outcomes = sandbox.run_all(&programs, threads)?;
+        self.outcomes.extend(programs.into_iter().zip(outcomes));
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! What is kept of one sample, and what many of them come to.
+
+use serde::{Deserialize, Serialize};
+
+use super::Trial;
+use crate::statistics::wilson;
+
+/// One answered problem.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The problem.
+    pub id: String,
+    /// Its row in the data.
+    pub row: usize,
+    /// Whether the answer is right.
+    pub correct: bool,
+    /// Why, in a few words.
+    pub reason: String,
+    /// The answer.
+    pub answer: String,
+    /// Forward passes of the model.
+    pub nfe: usize,
+    /// Rows of the model's output that were read.
+    pub rows_read: usize,
+    /// Tokens of the answer, not counting what comes behind its end.
+    pub tokens: usize,
+    /// Seconds of decoding; a batch's time is shared by those in it.
+    pub seconds: f64,
+    /// For each position the step at which it was decided, from 0; -1 if it never was.
+    pub order: Vec<i32>,
+}
+
+/// A line of `results.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The task.
+    pub task: String,
+    /// The model.
+    pub model: String,
+    /// The strategy.
+    pub strategy: String,
+    /// The attention layers: a number, a list, or null where none matters.
+    pub layer: serde_json::Value,
+    /// Tokens generated.
+    pub gen_length: usize,
+    /// Tokens in a block.
+    pub block_length: usize,
+    /// Samples.
+    pub n: usize,
+    /// Right answers.
+    pub correct: usize,
+    /// Their share.
+    pub accuracy: f64,
+    /// Forward passes for a sample, on average.
+    pub nfe: f64,
+    /// Answer tokens for a second of decoding.
+    pub tokens_per_second: f64,
+    /// Seconds of decoding for a sample.
+    pub seconds_per_sample: f64,
+    /// The 95% interval of the accuracy (Wilson).
+    pub interval: [f64; 2],
+    /// Output rows read for a sample, on average.
+    pub rows_read: f64,
+    /// Answer tokens of a sample, on average.
+    pub tokens: f64,
+    /// The protocol.
+    pub protocol: String,
+    /// The tables and figures it belongs to.
+    pub labels: Vec<String>,
+}
+
+/// What the samples of a trial come to.
+pub fn summarize(model: &str, trial: &Trial, samples: &[Sample]) -> Entry {
+    let n = samples.len();
+    let correct = samples.iter().filter(|sample| sample.correct).count();
+    let mean = |value: fn(&Sample) -> f64| samples.iter().map(value).sum::<f64>() / n.max(1) as f64;
+    let seconds = mean(|sample| sample.seconds);
+    let tokens = mean(|sample| sample.tokens as f64);
+    let layer = match trial.layers() {
+        [] => serde_json::Value::Null,
+        [layer] => (*layer).into(),
+        layers => layers.into(),
+    };
+    Entry {
+        task: trial.task.clone(),
+        model: model.into(),
+        strategy: trial.strategy.clone(),
+        layer,
+        gen_length: trial.gen_length,
+        block_length: trial.block_length,
+        n,
+        correct,
+        accuracy: correct as f64 / n.max(1) as f64,
+        nfe: mean(|sample| sample.nfe as f64),
+        tokens_per_second: if seconds > 0.0 { tokens / seconds } else { 0.0 },
+        seconds_per_sample: seconds,
+        interval: wilson(correct, n),
+        rows_read: mean(|sample| sample.rows_read as f64),
+        tokens,
+        protocol: trial.protocol.clone(),
+        labels: trial.labels.clone(),
+    }
+}

@@ -1,0 +1,159 @@
+//! What is measured: one strategy on one task.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lacuna::{Settings, Strategy};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// One strategy with its settings on one task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The task.
+    pub task: String,
+    /// The protocol that it is asked in.
+    pub protocol: String,
+    /// The strategy, as `--strategy` takes it.
+    pub strategy: String,
+    /// The numbers behind the strategy.
+    pub settings: Settings,
+    /// How many tokens are generated.
+    pub gen_length: usize,
+    /// How many tokens a block has; as many as are generated if there is one block.
+    pub block_length: usize,
+    /// Whether decoding stops once everything before the first end-of-text is decided. The answer is the same; the number
+    /// of forward passes is not.
+    pub early_stop: bool,
+    /// The tables and figures it belongs to.
+    #[serde(default)]
+    pub labels: Vec<String>,
+}
+
+impl Trial {
+    /// Whether the order looks at attention, so that its layers matter.
+    pub fn looks_at_attention(&self) -> bool {
+        self.strategy == "dos" || self.strategy.starts_with("dos+")
+    }
+
+    /// The layers that matter.
+    pub fn layers(&self) -> &[usize] {
+        if self.looks_at_attention() { &self.settings.layers } else { &[] }
+    }
+
+    /// Whether both measure the same, whatever tables they are for.
+    pub fn same(&self, other: &Self) -> bool {
+        let bare = |trial: &Self| Self { labels: Vec::new(), ..trial.clone() };
+        let (mut left, mut right) = (bare(self), bare(other));
+        if !left.looks_at_attention() {
+            left.settings.layers.clone_from(&right.settings.layers);
+            left.settings.heads.clone_from(&right.settings.heads);
+        }
+        right.labels.clear();
+        left == right
+    }
+
+    /// A name for its file: readable, and different for different trials.
+    pub fn file_name(&self) -> String {
+        let layers = self.layers().iter().map(usize::to_string).collect::<Vec<_>>().join("-");
+        let layers = if layers.is_empty() { String::new() } else { format!("-layer{layers}") };
+        let bare = Self { labels: Vec::new(), ..self.clone() };
+        let text = serde_json::to_string(&bare).expect("a trial has no value that JSON lacks");
+        format!(
+            "{}-{}-{}{layers}-{}x{}-{:08x}.jsonl",
+            self.task,
+            self.protocol,
+            self.strategy.replace('+', "_"),
+            self.gen_length,
+            self.block_length,
+            fingerprint(text.as_bytes()) as u32
+        )
+    }
+
+    /// What it is called in a table.
+    pub fn title(&self) -> String {
+        match self.layers() {
+            [] => self.strategy.clone(),
+            [layer] => format!("{} (layer {layer})", self.strategy),
+            layers => format!(
+                "{} (layers {})",
+                self.strategy,
+                layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+            ),
+        }
+    }
+
+    pub(super) fn strategy(&self) -> Result<Strategy> {
+        Ok(Strategy::parse(&self.strategy, &self.settings)?)
+    }
+}
+
+/// FNV-1a: the same on every machine and in every version.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Which of several machines this is: `i/n`, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// From 1.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 1, count: 1 }
+    }
+}
+
+impl Shard {
+    pub(super) fn has(self, place: usize) -> bool {
+        place % self.count == self.index - 1
+    }
+}
+
+impl FromStr for Shard {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let numbers = text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+        match numbers {
+            Some((index, count)) if index >= 1 && index <= count => Ok(Self { index, count }),
+            _ => {
+                Err(Error::Request(format!("--shard {text} makes no sense: write i/n with i from 1 to n, such as 2/4")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.index, self.count)
+    }
+}
+
+/// Which problems of a task are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// All.
+    #[default]
+    All,
+    /// Every fourth, which calibration uses.
+    Tune,
+    /// Those that calibration does not see.
+    Test,
+}
+
+impl Part {
+    pub(super) fn has(self, row: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tune => row % 4 == 3,
+            Self::Test => row % 4 != 3,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Suites: what to measure, as data. The paper's tables are one; users write their own.
+//!
+//! ```
+//! let suite = lacuna_eval::suite::Suite::parse("mine", r#"
+//!     about = "Two orders on the embedded model's word problems"
+//!
+//!     [[group]]
+//!     label = "orders"
+//!     tasks = ["words"]
+//!     strategies = ["confidence", "dos"]
+//!     blocks = ["one", 32]
+//! "#)?;
+//! let trials = suite.trials("LLaDA", 12, &[2])?;
+//! assert_eq!(trials.len(), 4);
+//! # Ok::<(), lacuna_eval::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lacuna::Settings;
+use serde::Deserialize;
+
+use crate::run::Trial;
+use crate::{Error, Result, task};
+
+/// The suites that come with the program.
+pub const SUITES: [(&str, &str); 2] =
+    [("paper", include_str!("../suites/paper.toml")), ("mini", include_str!("../suites/mini.toml"))];
+
+/// A list of things to measure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suite {
+    /// What it is for.
+    #[serde(default)]
+    pub about: String,
+    /// Settings for every trial.
+    #[serde(default)]
+    settings: toml::Table,
+    /// Settings by family of model and then by task.
+    #[serde(default)]
+    family: BTreeMap<String, BTreeMap<String, toml::Table>>,
+    /// Protocols by task, where they are not the task's default.
+    #[serde(default)]
+    protocol: BTreeMap<String, String>,
+    /// Whether decoding stops once the answer is decided.
+    #[serde(default)]
+    early_stop: bool,
+    group: Vec<Group>,
+}
+
+/// Every combination of some tasks, strategies, lengths, blocks and layers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    /// The table or figure.
+    label: Option<String>,
+    /// Only for this family of models.
+    family: Option<String>,
+    tasks: Vec<String>,
+    strategies: Vec<String>,
+    #[serde(default)]
+    gen_lengths: Vec<usize>,
+    /// Block lengths; "one" is one block.
+    #[serde(default)]
+    blocks: Vec<Block>,
+    /// The layers to try, one after the other: numbers from 0, lists of numbers that are averaged, or "all".
+    layers: Option<Layers>,
+    /// The layer for each task.
+    #[serde(default)]
+    layer: BTreeMap<String, usize>,
+    #[serde(default)]
+    settings: toml::Table,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Block {
+    Length(usize),
+    Word(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Layers {
+    Word(String),
+    Each(Vec<Choice>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Choice {
+    One(usize),
+    Several(Vec<usize>),
+}
+
+impl Suite {
+    /// The suite of this name, or in the file of this path.
+    pub fn load(name: &str) -> Result<Self> {
+        if let Some((_, text)) = SUITES.iter().find(|(known, _)| *known == name) {
+            return Self::parse(name, text);
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            let known = SUITES.map(|(known, _)| known).join(", ");
+            return Err(Error::Request(format!("there is no suite '{name}': known are {known}, or name a file")));
+        }
+        let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+        Self::parse(name, &text)
+    }
+
+    /// A suite from TOML text, called `name` in messages.
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            Error::Line { path: name.into(), line, reason: error.message().replace('\n', " ") }
+        })
+    }
+
+    /// Everything it measures on a model of this family with so many layers, of which `usual` are used where the suite
+    /// names none. What stands in several groups is measured once.
+    pub fn trials(&self, family: &str, layers: usize, usual: &[usize]) -> Result<Vec<Trial>> {
+        let mut trials: Vec<Trial> = Vec::new();
+        for group in &self.group {
+            if group.family.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(family)) {
+                continue;
+            }
+            for trial in self.expand(group, family, layers, usual)? {
+                match trials.iter_mut().find(|other| other.same(&trial)) {
+                    Some(other) => other.labels.extend(trial.labels),
+                    None => trials.push(trial),
+                }
+            }
+        }
+        if trials.is_empty() {
+            return Err(Error::Request(format!("the suite has nothing for {family} models")));
+        }
+        Ok(trials)
+    }
+
+    fn expand(&self, group: &Group, family: &str, layers: usize, usual: &[usize]) -> Result<Vec<Trial>> {
+        let mut trials = Vec::new();
+        for task_name in &group.tasks {
+            let task = task::find(task_name)?;
+            let protocol = task.protocol(self.protocol.get(task_name).map(String::as_str))?;
+            let lengths =
+                if group.gen_lengths.is_empty() { vec![task.gen_length()] } else { group.gen_lengths.clone() };
+            for strategy in &group.strategies {
+                let attentive = strategy.starts_with("dos");
+                let choices = if attentive { group.choices(task_name, layers, usual)? } else { vec![usual.to_vec()] };
+                for (&gen_length, chosen) in
+                    lengths.iter().flat_map(|length| choices.iter().map(move |chosen| (length, chosen)))
+                {
+                    for block_length in group.block_lengths(gen_length)? {
+                        trials.push(Trial {
+                            task: task_name.clone(),
+                            protocol: protocol.name.into(),
+                            strategy: strategy.clone(),
+                            settings: self.settings(group, family, task_name, chosen)?,
+                            gen_length,
+                            block_length,
+                            early_stop: self.early_stop,
+                            labels: group.label.iter().cloned().collect(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(trials)
+    }
+
+    /// The general settings, then those of the family's task, then the group's.
+    fn settings(&self, group: &Group, family: &str, task: &str, layers: &[usize]) -> Result<Settings> {
+        let mut table = self.settings.clone();
+        let of_family = self.family.iter().find(|(name, _)| name.eq_ignore_ascii_case(family));
+        let of_task = of_family.and_then(|(_, tasks)| tasks.get(task));
+        for part in of_task.into_iter().chain([&group.settings]) {
+            table.extend(part.clone());
+        }
+        let known = serde_json::to_value(Settings::default()).expect("settings are plain");
+        if let Some(unknown) = table.keys().find(|key| known.get(key.as_str()).is_none()) {
+            return Err(Error::Request(format!("the suite sets '{unknown}', which no strategy knows")));
+        }
+        let settings: Settings = table
+            .try_into()
+            .map_err(|error: toml::de::Error| Error::Request(format!("the suite's settings: {}", error.message())))?;
+        Ok(Settings { layers: layers.to_vec(), ..settings })
+    }
+}
+
+impl Group {
+    fn choices(&self, task: &str, layers: usize, usual: &[usize]) -> Result<Vec<Vec<usize>>> {
+        if let Some(layer) = self.layer.get(task) {
+            return Ok(vec![vec![*layer]]);
+        }
+        match &self.layers {
+            None => Ok(vec![usual.to_vec()]),
+            Some(Layers::Word(word)) if word == "all" => Ok((0..layers).map(|layer| vec![layer]).collect()),
+            Some(Layers::Word(word)) => {
+                Err(Error::Request(format!("the suite's layers are '{word}': write \"all\" or a list")))
+            }
+            Some(Layers::Each(choices)) => Ok(choices
+                .iter()
+                .map(|choice| match choice {
+                    Choice::One(layer) => vec![*layer],
+                    Choice::Several(layers) => layers.clone(),
+                })
+                .collect()),
+        }
+    }
+
+    fn block_lengths(&self, gen_length: usize) -> Result<Vec<usize>> {
+        let length = |block: &Block| match block {
+            Block::Length(length) => Ok(*length),
+            Block::Word(word) if word == "one" => Ok(gen_length),
+            Block::Word(word) => {
+                Err(Error::Request(format!("the suite's block is '{word}': write \"one\" or a number")))
+            }
+        };
+        if self.blocks.is_empty() { Ok(vec![gen_length]) } else { self.blocks.iter().map(length).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count<'a>(trials: &'a [Trial], label: &'a str) -> usize {
+        trials.iter().filter(|trial| trial.labels.iter().any(|other| other.starts_with(label))).count()
+    }
+
+    #[test]
+    fn the_paper_suite_has_its_tables() {
+        let suite = Suite::load("paper").unwrap();
+        let llada = suite.trials("LLaDA", 32, &[5]).unwrap();
+        let labels =
+            ["Table 1", "Table 2", "Table 3", "Table 5", "Table 6", "Table 8", "Figure 1", "Figure 3", "Figure 4"];
+        assert_eq!(labels.map(|label| count(&llada, label)), [16, 24, 28, 56, 0, 16, 8, 35, 64]);
+        let dream = suite.trials("Dream", 28, &[5]).unwrap();
+        assert_eq!(labels.map(|label| count(&dream, label)), [16, 24, 0, 0, 48, 16, 0, 0, 0]);
+        assert_eq!(count(&dream, "Figure 5"), 35);
+        let klass = llada.iter().find(|trial| trial.strategy == "klass" && trial.task == "gsm8k").unwrap();
+        assert_eq!((klass.settings.conf_threshold, klass.settings.kl_threshold), (0.6, 0.015));
+        let dos = llada.iter().find(|t| t.strategy == "dos" && t.task == "humaneval" && t.block_length == 256).unwrap();
+        assert_eq!((dos.settings.layers.as_slice(), dos.gen_length, dos.early_stop), (&[12][..], 256, false));
+        for trial in llada.iter().chain(&dream) {
+            lacuna::Strategy::parse(&trial.strategy, &trial.settings).unwrap();
+            assert_eq!(trial.gen_length % trial.block_length, 0);
+        }
+    }
+
+    #[test]
+    fn the_mini_suite_covers_the_same_ground() {
+        let trials = Suite::load("mini").unwrap().trials("LLaDA", 12, &[2]).unwrap();
+        for label in ["Table 1", "Table 2", "Table 5", "Figure 3", "Figure 4"] {
+            assert!(count(&trials, label) > 0, "{label}");
+        }
+        assert!(trials.iter().all(|trial| trial.gen_length == 128 && ["words", "code"].contains(&trial.task.as_str())));
+        let names: std::collections::HashSet<String> = trials.iter().map(Trial::file_name).collect();
+        assert_eq!(names.len(), trials.len());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| match Suite::parse("mine.toml", text).and_then(|suite| suite.trials("LLaDA", 4, &[0]))
+        {
+            Ok(_) => panic!("{text} was taken"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error("about = 1\n").contains("line 1"));
+        let group = "[[group]]\ntasks = [\"words\"]\nstrategies = [\"dos\"]\n";
+        assert!(error(&format!("{group}bloks = [1]\n")).contains("bloks"));
+        assert!(error(&format!("{group}blocks = [\"many\"]\n")).contains("many"));
+        assert!(error(&format!("{group}settings = {{ gama = 1 }}\n")).contains("gama"));
+        assert!(error("[[group]]\ntasks = [\"wurds\"]\nstrategies = [\"dos\"]\n").contains("wurds"));
+        assert!(error(&format!("{group}family = \"Dream\"\n")).contains("nothing for LLaDA"));
+        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini"));
+    }
+}

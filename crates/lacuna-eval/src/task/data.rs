@@ -1,0 +1,94 @@
+//! Problems from data files: one JSON object a line, or one array.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Task;
+use crate::{Error, Result};
+
+/// One problem of a benchmark. What a task has no use for stays empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Problem {
+    /// What answers refer to it by: the task_id where there is one, else the row.
+    pub id: String,
+    /// Its row in the file, from 0.
+    pub row: usize,
+    /// The question, or the head of the function to write.
+    pub request: String,
+    /// The right answer.
+    pub gold: String,
+    /// A worked solution.
+    pub solution: String,
+    /// Statements that pass if a program is right.
+    pub tests: Vec<String>,
+    /// Statements that the tests need before them.
+    pub setup: String,
+    /// The function that the tests call.
+    pub entry_point: String,
+}
+
+/// The fields of one line.
+pub struct Fields<'a>(pub(super) &'a Value);
+
+impl Fields<'_> {
+    /// A text, under the first of these names that is there.
+    pub(super) fn text(&self, names: &[&str]) -> std::result::Result<String, String> {
+        match names.iter().find_map(|name| self.0.get(name)) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(Value::Number(number)) => Ok(number.to_string()),
+            Some(_) => Err(format!("'{}' is not a text", names[0])),
+            None => Err(format!("'{}' is missing", names.join("' or '"))),
+        }
+    }
+
+    /// A list of texts; empty if it is not there.
+    pub(super) fn texts(&self, name: &str) -> std::result::Result<Vec<String>, String> {
+        let text = |value: &Value| value.as_str().map(str::to_string);
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Array(values)) => {
+                values.iter().map(text).collect::<Option<_>>().ok_or_else(|| format!("'{name}' is not a list of texts"))
+            }
+            Some(_) => Err(format!("'{name}' is not a list")),
+        }
+    }
+}
+
+/// The problems of a data file that is called `source` in messages.
+pub fn parse_problems(task: &dyn Task, source: &str, text: &str) -> Result<Vec<Problem>> {
+    let damaged = |line: usize, reason: String| Error::Line { path: source.into(), line, reason };
+    let text = text.trim_start_matches('\u{feff}');
+    let values: Vec<(usize, Value)> = if text.trim_start().starts_with('[') {
+        let all: Vec<Value> = serde_json::from_str(text).map_err(|error| damaged(error.line(), error.to_string()))?;
+        all.into_iter().map(|value| (1, value)).collect()
+    } else {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let value = |(number, line): (usize, &str)| match serde_json::from_str(line) {
+            Ok(value) => Ok((number + 1, value)),
+            Err(error) => Err(damaged(number + 1, format!("it is not JSON ({error})"))),
+        };
+        lines.map(value).collect::<Result<_>>()?
+    };
+    let read = |(row, (line, value)): (usize, (usize, Value))| {
+        task.read(row, &Fields(&value)).map_err(|reason| damaged(line, reason))
+    };
+    let problems: Vec<Problem> = values.into_iter().enumerate().map(read).collect::<Result<_>>()?;
+    if problems.is_empty() {
+        return Err(damaged(1, "the file is empty".into()));
+    }
+    Ok(problems)
+}
+
+/// The first of `files` that is in the folder, or the file itself; else the names that were tried.
+pub(super) fn locate(data: Option<&Path>, files: &[&str]) -> std::result::Result<PathBuf, String> {
+    let Some(data) = data else { return Err("--data was not given".into()) };
+    if !data.exists() {
+        return Err(format!("{} does not exist", data.display()));
+    }
+    if data.is_file() {
+        return Ok(data.into());
+    }
+    let found = files.iter().map(|file| data.join(file)).find(|path| path.is_file());
+    found.ok_or_else(|| format!("{} has none of {}", data.display(), files.join(", ")))
+}

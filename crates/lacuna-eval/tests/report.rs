@@ -1,0 +1,153 @@
+//! Reports: tables, comparisons, plots, and the merging of shards.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Bytes, evaluation, model, trial};
+use lacuna_eval::report::{Report, compare, merge, plots};
+use lacuna_eval::run::{Evaluation, Folder, Trial, evaluate};
+use lacuna_eval::tune::tune;
+
+fn run(evaluation: &Evaluation) {
+    evaluate(evaluation, &mut model(), &Bytes, &mut |_| ()).unwrap();
+}
+
+fn labelled(strategy: &str, block_length: usize, layer: usize, label: &str) -> Trial {
+    let mut trial = trial("words", strategy);
+    trial.settings.layers = vec![layer];
+    Trial { block_length, labels: vec![label.into()], ..trial }
+}
+
+/// One run with everything that a report shows.
+fn report() -> Report {
+    let out = tempfile::tempdir().unwrap();
+    let mut trials = vec![
+        labelled("confidence", 256, 0, "Table 1: top-1"),
+        labelled("random", 256, 0, "Table 1: top-1"),
+        labelled("confidence+eb", 256, 0, "Table 2: parallel"),
+        labelled("confidence+eb", 32, 0, "Figure 3: block length"),
+    ];
+    trials.extend((0..3).map(|layer| labelled("dos+eb", 256, layer, "Figure 4: layer")));
+    let mut request = evaluation(out.path(), trials);
+    request.model.family = "LLaDA".into();
+    run(&request);
+    merge(&[Folder::open(out.path()).unwrap()]).unwrap()
+}
+
+#[test]
+fn the_report_has_tables_comparisons_and_the_papers_numbers() {
+    let report = report();
+    let text = report.markdown(&[]);
+    for expected in [
+        "# Results of scripted",
+        "## Table 1: top-1",
+        "| confidence | 256 | one | 6 | **83.3** | 43.6–97.0 |",
+        "| 31.69 | 512.00 |",
+        "Compared with confidence (block 256) on the same problems:",
+        "| random | 256 | +0 | −0 | 1.000 |",
+        "dos+eb (layer 2)",
+        "McNemar",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in\n{text}");
+    }
+    let csv = report.csv();
+    assert_eq!(csv.lines().count(), 1 + report.measurements.len());
+    assert!(csv.lines().all(|line| line.split(',').count() == 19), "{csv}");
+    let json = report.json();
+    assert_eq!(json["measurements"].as_array().unwrap().len(), report.measurements.len());
+    // One pair in Table 1 and three in Figure 4.
+    assert_eq!(json["comparisons"].as_array().unwrap().len(), 4);
+    assert_eq!(json["measurements"][0]["correct"], 5);
+}
+
+#[test]
+fn comparisons_name_what_was_gained_and_lost() {
+    let report = report();
+    let mut changed = report.measurements[0].clone();
+    changed.samples[0].correct = false;
+    changed.samples[2].correct = true;
+    changed.samples.remove(5);
+    let comparison = compare(&changed, &report.measurements[0]);
+    assert_eq!((comparison.shared, comparison.gained.len(), comparison.lost.len()), (5, 1, 1));
+    assert_eq!(comparison.gained[0], report.measurements[0].samples[2].id);
+    assert!((comparison.p - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn plots_are_well_formed_and_say_what_they_show() {
+    let report = report();
+    let plots = plots(&report);
+    let files: Vec<&str> = plots.iter().map(|plot| plot.file.as_str()).collect();
+    assert_eq!(files, ["words-nfe.svg", "words-blocks.svg", "words-layers.svg", "words-order.svg"]);
+    for plot in &plots {
+        assert!(plot.svg.starts_with("<svg ") && plot.svg.ends_with("</svg>\n"));
+        assert!(plot.svg.contains("prefers-color-scheme:dark") && plot.svg.contains("aria-label"));
+        assert!(!plot.svg.contains("NaN") && !plot.svg.contains("inf"), "{}", plot.file);
+        for tag in ["text", "style"] {
+            let count = |text: &str| plot.svg.matches(text).count();
+            assert_eq!(count(&format!("<{tag}")), count(&format!("</{tag}>")), "{}", plot.file);
+        }
+    }
+    let folder = match std::env::var_os("LACUNA_PLOTS") {
+        Some(folder) => Path::new(&folder).to_path_buf(),
+        None => tempfile::tempdir().unwrap().keep(),
+    };
+    let written = report.write(&folder).unwrap();
+    assert_eq!(written.len(), 3 + plots.len());
+    assert!(std::fs::read_to_string(folder.join("report.md")).unwrap().contains("![words: accuracy over"));
+    if std::env::var_os("LACUNA_PLOTS").is_none() {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn shards_are_merged_and_mismatches_refused() {
+    let folders: Vec<tempfile::TempDir> = (0..5).map(|_| tempfile::tempdir().unwrap()).collect();
+    let trials = || vec![trial("words", "dos+eb")];
+    run(&evaluation(folders[0].path(), trials()));
+    for (folder, shard) in folders[1..3].iter().zip(["1/2", "2/2"]) {
+        run(&Evaluation { shard: shard.parse().unwrap(), ..evaluation(folder.path(), trials()) });
+    }
+    run(&Evaluation { shard: "2/2".parse().unwrap(), seed: 9, ..evaluation(folders[3].path(), trials()) });
+    let open = |numbers: &[usize]| {
+        numbers.iter().map(|number| Folder::open(folders[*number].path()).unwrap()).collect::<Vec<_>>()
+    };
+    let whole = merge(&open(&[0])).unwrap();
+    let merged = merge(&open(&[2, 1])).unwrap();
+    let ids =
+        |report: &Report| report.measurements[0].samples.iter().map(|s| (s.id.clone(), s.correct)).collect::<Vec<_>>();
+    assert_eq!(ids(&whole), ids(&merged));
+    assert_eq!(whole.measurements[0].entry.nfe, merged.measurements[0].entry.nfe);
+    for (numbers, expected) in [
+        (&[1][..], "shard 2/2 is missing"),
+        (&[1, 3][..], "--seed"),
+        (&[1, 1][..], "it is shard 1 as well"),
+        (&[0, 1][..], "split"),
+    ] {
+        let error = merge(&open(numbers)).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
+    }
+    assert!(Folder::open(folders[4].path()).unwrap_err().to_string().contains("holds no results"));
+}
+
+#[test]
+fn tuning_finds_layers_on_its_own_part_and_resumes() {
+    let out = tempfile::tempdir().unwrap();
+    let request = Evaluation { limit: Some(4), ..evaluation(out.path(), vec![trial("words", "dos+eb")]) };
+    let mut stages = Vec::new();
+    let preset = tune(&request, &mut model(), &Bytes, &mut |stage, _| stages.push(stage.to_string())).unwrap();
+    stages.dedup();
+    // The scripted model has one head.
+    assert_eq!(stages, ["1-layers", "2-layer-sets"]);
+    assert_eq!(preset.n, 4);
+    assert!(preset.layer.len() == 1 && preset.heads.is_empty(), "{preset:?}");
+    let folder = Folder::open(&out.path().join("1-layers")).unwrap();
+    let rows: Vec<usize> =
+        folder.samples(&folder.configuration.trials[0]).unwrap().iter().map(|sample| sample.row).collect();
+    assert_eq!(rows, [3, 7, 11, 15]);
+    let again = tune(&request, &mut model(), &Bytes, &mut |_, progress| assert_eq!(progress.done_now, 0)).unwrap();
+    assert_eq!(again, preset);
+    let confidence = evaluation(out.path(), vec![trial("words", "confidence")]);
+    assert!(tune(&confidence, &mut model(), &Bytes, &mut |_, _| ()).unwrap_err().to_string().contains("use dos"));
+}
