@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::commands::{Eval, Grade, Report, Tune};
+use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
-use lacuna_models::{Layers, Request};
+use lacuna_models::{Layers, Request, Shape};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -31,6 +33,16 @@ pub(crate) enum Command {
     Probe(Probe),
     /// Describe a model: its shape, its files, the memory it takes
     Inspect(Inspect),
+    /// Measure how fast a decoding step is on this machine
+    Bench(Bench),
+    /// Measure strategies on benchmarks; a stopped run resumes
+    Eval(Eval),
+    /// Grade answers that any system has recorded
+    Grade(Grade),
+    /// Turn results into tables and plots
+    Report(Report),
+    /// Find the attention layers and heads that suit a model and task
+    Tune(Tune),
     /// Explain the strategies and how to combine them
     Strategies,
 }
@@ -67,7 +79,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "N")]
     pub(crate) gen_length: Option<usize>,
     /// How many prompts share a forward pass; the answers are the same for any number
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     pub(crate) batch: usize,
     #[command(flatten)]
     pub(crate) decoding: Decoding,
@@ -82,8 +94,8 @@ pub(crate) struct Generate {
 A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too.
 
 Examples:
+  lacuna fill --prompt \"Sara has 24 pens and gives 9 away. How many are left?\" \"Sara still has <gap:5> = 15 pens.\"
   lacuna fill \"def square(x):<gap:8>x * x\"
-  lacuna fill --prompt \"Write a function add(a, b).\" \"def add(a, b):<gap:12>\"
   lacuna fill - < text-with-gaps.txt")]
 pub(crate) struct Fill {
     /// The text with its gaps; '-' reads it from standard input
@@ -135,6 +147,9 @@ pub(crate) struct Replay {
     /// The model whose tokenizer turns the tokens into text [default: the embedded model]
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
+    /// Draw the first run as a picture instead
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// Milliseconds between steps on a terminal
     #[arg(long, value_name = "MS", default_value_t = 60)]
     pub(crate) delay: u64,
@@ -162,6 +177,49 @@ pub(crate) struct Inspect {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+The model has random weights, which are made in memory. Half of the canvas is prompt; what is measured is the first step of
+a run, in which the whole block is masked. All times are those of the best repetition.
+
+Examples:
+  lacuna bench --shape medium --strategy dos
+  lacuna bench --shape medium --strategy confidence --block-length 64
+  lacuna bench --shape mini --batch 16 --format json")]
+pub(crate) struct Bench {
+    /// The shape of the model
+    #[arg(long, value_name = "NAME", default_value = "mini",
+        value_parser = PossibleValuesParser::new(Shape::ALL.map(Shape::name)))]
+    pub(crate) shape: String,
+    /// The precision of weights and matrix products
+    #[arg(long, value_enum, default_value_t = Precision::Bf16)]
+    pub(crate) precision: Precision,
+    /// How many threads to use [default: all cores]
+    #[arg(long, value_name = "N", value_parser = few)]
+    pub(crate) threads: Option<usize>,
+    /// How many positions a canvas has, with its prompt
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
+    pub(crate) length: usize,
+    /// How many positions the block has that is decoded
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = positive)]
+    pub(crate) block_length: usize,
+    /// The strategy whose step is measured
+    #[arg(long, value_name = "NAME", default_value = "dos")]
+    pub(crate) strategy: String,
+    /// dos: the layer whose attention is used [default: a sixth of the way up]
+    #[arg(long, value_name = "N")]
+    pub(crate) layer: Option<usize>,
+    /// How many canvases share a forward pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    pub(crate) batch: usize,
+    /// How many steps to measure
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
+    pub(crate) repetitions: usize,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct Model {
     /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
@@ -174,7 +232,7 @@ pub(crate) struct Model {
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub(crate) device: Device,
     /// How many threads to use [default: all cores]; results do not depend on it
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = few)]
     pub(crate) threads: Option<usize>,
 }
 
@@ -319,6 +377,8 @@ pub(crate) enum Format {
 pub(crate) enum Precision {
     F32,
     Bf16,
+    /// Approximate
+    Int8,
 }
 
 impl From<Precision> for lacuna_models::Precision {
@@ -326,6 +386,7 @@ impl From<Precision> for lacuna_models::Precision {
         match precision {
             Precision::F32 => Self::F32,
             Precision::Bf16 => Self::Bf16,
+            Precision::Int8 => Self::Int8,
         }
     }
 }
@@ -366,7 +427,7 @@ fn parse_tokens(text: &str) -> Result<Tokens, String> {
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
 }
 
-fn parse_layers(text: &str) -> Result<Layers, String> {
+pub(crate) fn parse_layers(text: &str) -> Result<Layers, String> {
     if text == "all" {
         return Ok(Layers::All);
     }
@@ -390,6 +451,13 @@ fn parse_layers(text: &str) -> Result<Layers, String> {
     Ok(Layers::These(layers))
 }
 
-fn positive(text: &str) -> Result<usize, String> {
+pub(crate) fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "it must be a whole number, 1 or more".into())
+}
+
+/// A number of things of which each takes its share of the machine.
+pub(crate) fn few(text: &str) -> Result<usize, String> {
+    const MOST: usize = 256;
+    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use lacuna::{Run, Token};
 use lacuna_models::{Checkpoint, CpuPredictor, Specials, Text};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::args;
@@ -26,16 +27,32 @@ pub(crate) struct Job {
     pub(crate) id: Option<Value>,
     /// What is shown starts at this position; before it stands the prompt.
     pub(crate) from: usize,
-    /// Whether the text ends at the first end-of-text token, as an answer does and a filled text does not.
-    pub(crate) ends: bool,
+    pub(crate) kind: Kind,
+}
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// A prompt's answer: it ends at the first end-of-text token.
+    #[default]
+    Answer,
+    /// A text with gaps: it ends where it ends.
+    Fill,
+}
+
+impl Kind {
+    /// The part of `tokens` that is visible.
+    pub(crate) fn visible<'a>(self, tokens: &'a [Token], ends: &[Token]) -> &'a [Token] {
+        let end = tokens.iter().position(|token| self == Kind::Answer && ends.contains(token));
+        &tokens[..end.unwrap_or(tokens.len())]
+    }
 }
 
 impl Engine {
     /// Loads the model that the flags name.
     pub(crate) fn open(flags: &args::Model) -> Result<Self> {
-        if let Some(threads) = flags.threads {
-            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")?;
-        }
+        start_threads(flags.threads)?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
         let predictor = CpuPredictor::load(&checkpoint, flags.precision.map(Into::into))?;
         let ends = checkpoint.ends();
@@ -79,8 +96,8 @@ impl Engine {
 }
 
 impl Job {
-    pub(crate) fn new(run: Run, from: usize, ends: bool) -> Self {
-        Self { run, took: Duration::ZERO, id: None, from, ends }
+    pub(crate) fn new(run: Run, from: usize, kind: Kind) -> Self {
+        Self { run, took: Duration::ZERO, id: None, from, kind }
     }
 
     /// What has been written: everything behind the prompt, up to where it ends if the run stopped there.
@@ -95,9 +112,7 @@ impl Job {
 
     /// The tokens of the visible text.
     pub(crate) fn visible(&self, engine: &Engine) -> &[Token] {
-        let tokens = &self.run.canvas().tokens()[self.from..];
-        let end = tokens.iter().position(|token| self.ends && engine.ends.contains(token));
-        &tokens[..end.unwrap_or(tokens.len())]
+        self.kind.visible(&self.run.canvas().tokens()[self.from..], &engine.ends)
     }
 
     /// The visible text, if the model has a tokenizer.
@@ -113,6 +128,16 @@ impl Job {
         let visible = self.from..self.from + self.visible(engine).len();
         let written = visible.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position));
         written.count() as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Sets how many threads compute: as many as asked, else one for each core.
+pub(crate) fn start_threads(asked: Option<usize>) -> Result<()> {
+    match asked {
+        Some(threads) => {
+            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")
+        }
+        None => Ok(()),
     }
 }
 

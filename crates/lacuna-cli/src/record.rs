@@ -5,7 +5,7 @@ use lacuna_models::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, Job, Kind};
 
 /// One run, as one line of JSON.
 #[derive(Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub(crate) struct Record {
     pub(crate) rows_read: usize,
     /// What each step changed.
     pub(crate) steps: Vec<StepRecord>,
+    /// Whether this is an answer, which ends at its end-of-text token, or a text that was filled.
+    #[serde(default)]
+    pub(crate) kind: Kind,
     /// How it was decoded.
     pub(crate) strategy: String,
     /// The layers whose attention set the order, if any.
@@ -67,6 +70,7 @@ impl Record {
             nfe: job.run.forwards(),
             rows_read: job.run.rows_read(),
             steps: job.run.trace().deltas.iter().map(step).collect(),
+            kind: job.kind,
             strategy: plan.strategy.clone(),
             layers: plan.layers().to_vec(),
             prompt_tokens: job.from,
@@ -80,6 +84,7 @@ impl Record {
     /// The trace that this records. Probabilities are not recorded, so those of the trace are unknown.
     pub(crate) fn trace(&self) -> anyhow::Result<Trace> {
         let start = Canvas::new(self.canvas.clone(), self.mask_token)?;
+        anyhow::ensure!(self.prompt_tokens < start.len(), "its prompt is longer than its canvas");
         let mut canvas = start.clone();
         let mut deltas = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {

@@ -8,7 +8,7 @@ use lacuna_models::Plan;
 
 use crate::args::{Format, Output};
 use crate::commands::print;
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, Job, Kind};
 use crate::record::Record;
 use crate::render::{self, Screen};
 
@@ -67,7 +67,12 @@ impl Show {
 /// The text of a job as it stands, and a line that says how far it is.
 fn frame(job: &Job, colour: bool, plan: &Plan, engine: &Engine) -> Result<Vec<String>> {
     let (trace, canvas) = (job.run.trace(), job.run.canvas());
-    let view = render::View { from: job.from, width: render::size().0, colour, end: job.run.is_finished() && job.ends };
+    let view = render::View {
+        from: job.from,
+        width: render::size().0,
+        colour,
+        end: job.run.is_finished() && job.kind == Kind::Answer,
+    };
     let mut lines = view.lines(trace, trace.deltas.len(), engine.text()?, &engine.ends);
     let gaps = canvas.gaps().count();
     let status = format!(

@@ -28,9 +28,10 @@ fn requests() {
     let tiny = data("llada-tiny").display().to_string();
     let dream = data("dream-tiny").display().to_string();
     let long = vec!["7"; 4000].join(",");
-    let cases: [(&[&str], &str); 27] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["--prompt-tokens", "1,512"], "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511"),
         (&["--prompt-tokens", ""], "the prompt is empty"),
+        (&["--prompt-tokens", "1,511"], "the prompt has the mask token at position 1: a text with gaps is for `fill`"),
         (&["--prompt-tokens", "1,x"], "'x' is not a token id"),
         (&["--prompt-tokens", "1", "--gen-length", "0"], "--gen-length is 0, but it must be 1 or more"),
         (&["--prompt-tokens", "1", "--block-length", "0"], "--block-length is 0, but it must be 1 or more"),
@@ -79,7 +80,7 @@ fn requests() {
         (&["--prompt-tokens", "1", "--strategy", "llada", "--steps", "0"], "--steps is 0"),
         (&["--prompt-tokens", "1", "--temperature", "-1"], "--temperature is -1, but it must be 0 or more"),
         (&["--prompt-tokens", "1", "--top-p", "0"], "--top-p is 0"),
-        (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 1024"),
+        (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 256"),
         (&["--prompt-tokens", "1", "--precision", "int4"], "invalid value 'int4'"),
         (&["a text"], "tokenizer.json"),
         (&["--jsonl", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
@@ -102,7 +103,7 @@ fn lines_of_a_prompt_file() {
         ("{", "- line 2: it is no prompt object"),
         (r#"{"promt": "x"}"#, "- line 2: it is no prompt object: unknown field `promt`"),
         (r#"{"id": 3}"#, "exactly one of"),
-        (r#"{"prompt_tokens": [1, 600]}"#, "prompt 2: token 600 at position 1 is out of range"),
+        (r#"{"prompt_tokens": [1, 600]}"#, "- line 2: token 600 at position 1 is out of range"),
     ] {
         let arguments = ["generate", "--model", &tiny, "--gen-length", "4", "--jsonl", "-", "--format", "json"];
         let complaint = complaint(lacuna_with(&arguments, &format!("{good}\n{line}\n")));
@@ -116,7 +117,7 @@ fn probes_and_gaps() {
     let cases: [(&[&str], &str); 4] = [
         (&["probe", "--tokens", ""], "there is nothing to probe"),
         (&["probe", "--tokens", "9,600"], "token 600 at position 1 is out of range"),
-        (&["fill", "--tokens", "1,2,3"], "no masked position"),
+        (&["fill", "--tokens", "1,2,3"], "write each gap as the mask token, 511"),
         (&["fill", "--tokens", "1,511,600"], "token 600 at position 2 is out of range"),
     ];
     for (arguments, expected) in cases {

@@ -102,13 +102,9 @@ fn dos_reads_only_what_it_commits() {
 
 #[test]
 fn gaps_are_filled_and_the_rest_stays() {
-    let filled = stdout(lacuna(&[
-        "fill",
-        "--prompt",
-        "Write a function add(a, b) that returns the sum of a and b.",
-        "def add(a, b):<gap:8> b",
-    ]));
-    assert!(filled.starts_with("def add(a, b):") && filled.trim_end().ends_with(" b"), "{filled}");
+    let prompt = "Sara has 24 pens and gives 9 away. How many are left?";
+    let filled = stdout(lacuna(&["fill", "--prompt", prompt, "Sara still has <gap:5> = 15 pens."]));
+    assert_eq!(filled, "Sara still has 24 - 9 = 15 pens.\n");
 
     let tiny = data("llada-tiny").display().to_string();
     let arguments = ["fill", "--model", &tiny, "--tokens", "1,511,3,511,511,6", "--format", "json"];
@@ -196,4 +192,28 @@ fn help_explains_every_command() {
         assert!(help.contains("Usage: lacuna"), "{help}");
     }
     assert!(stdout(lacuna(&["strategies"])).contains("EB-Sampler"));
+}
+
+#[test]
+fn a_bench_reports_where_the_time_of_a_step_goes() {
+    let bench = |more: &[&str]| -> Value {
+        let flags = ["bench", "--length", "64", "--block-length", "16", "--repetitions", "1", "--format", "json"];
+        objects(lacuna(&[&flags, more].concat())).remove(0)
+    };
+    let report = bench(&["--strategy", "dos", "--batch", "2"]);
+    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    let contract = "shape device precision threads length block_length batch strategy ms_per_step forward_ms read_ms \
+                    decode_ms gflops ceiling_gflops rows_read tokens_per_second peak_memory_bytes";
+    assert_eq!(keys, contract.split(' ').collect::<Vec<_>>());
+    assert_eq!(
+        (&report["shape"], &report["device"], &report["precision"]),
+        (&"mini".into(), &"cpu".into(), &"bf16".into())
+    );
+    assert_eq!(report["rows_read"], 2);
+    let time = |name: &str| report[name].as_f64().unwrap();
+    let parts = time("forward_ms") + time("read_ms") + time("decode_ms");
+    assert!((parts - time("ms_per_step")).abs() < 1e-6 && time("gflops") > 0.0, "{report}");
+
+    let report = bench(&["--strategy", "confidence", "--precision", "int8"]);
+    assert_eq!((&report["rows_read"], &report["precision"]), (&16.into(), &"int8".into()));
 }

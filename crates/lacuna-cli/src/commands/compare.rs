@@ -8,7 +8,7 @@ use lacuna_models::{Plan, Request};
 
 use super::{print, text_or_stdin};
 use crate::args::{Compare, Format};
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, Job, Kind};
 use crate::record::Record;
 use crate::render;
 
@@ -26,7 +26,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
         let place = || format!("--strategies {name}");
         let plan = request.plan(&engine.checkpoint).with_context(place)?;
         let run = plan.answer(&prompt, engine.predictor.description()).with_context(place)?;
-        jobs.push((Job::new(run, prompt.len(), true), plan));
+        jobs.push((Job::new(run, prompt.len(), Kind::Answer), plan));
     }
     for (job, plan) in &mut jobs {
         if stderr().is_terminal() {

@@ -5,8 +5,10 @@ use lacuna::{Canvas, Predictor, Token};
 
 use super::text_or_stdin;
 use crate::args::Fill;
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, Job, Kind};
 use crate::show::Show;
+
+const GAP: &str = "<gap:N>, where N is its length in tokens";
 
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
@@ -23,10 +25,11 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
         (Some(tokens), _) => tokens.0.clone(),
         (None, text) => with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?, mask, &engine)?,
     };
+    let gap = if args.tokens.is_some() { format!("the mask token, {mask}") } else { GAP.into() };
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
-        .map_err(|error| anyhow!("{error}: write each gap as <gap:N>, where N is its length in tokens"))?;
+        .map_err(|error| anyhow!("{error}: write each gap as {gap}"))?;
     let run = plan.fill(canvas, engine.predictor.description())?;
-    let mut jobs = [Job::new(run, prompt.len(), false)];
+    let mut jobs = [Job::new(run, prompt.len(), Kind::Fill)];
     let mut show = Show::new(&args.output, 1, &engine);
     engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
     show.finish(&jobs[0], &plan, &engine)
@@ -36,13 +39,13 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
 fn with_gaps(text: &str, mask: Token, engine: &Engine) -> Result<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text;
-    while let Some(start) = rest.find("<gap") {
+    while let Some(start) = rest.find("<gap:") {
         let (before, marker) = rest.split_at(start);
         let length = marker.strip_prefix("<gap:").and_then(|marker| marker.split_once('>'));
         let parsed = length.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
         let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
             let shown: String = marker.chars().take(12).collect();
-            bail!("'{shown}…' is no gap: write <gap:N>, where N is its length in tokens, 1 or more");
+            bail!("'{shown}…' is no gap: write {GAP}, 1 or more");
         };
         ensure!(
             length <= engine.checkpoint.architecture().context,

@@ -10,13 +10,21 @@ use serde_json::Value;
 
 use super::{read, text_or_stdin};
 use crate::args::Generate;
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, Job, Kind};
 use crate::show::Show;
 
 /// A prompt as tokens, and what its answer is to be filed under.
 struct Prompt {
     id: Option<Value>,
     tokens: Vec<Token>,
+    /// Where it stands, if there are others.
+    place: String,
+}
+
+impl Prompt {
+    fn new(tokens: Vec<Token>) -> Self {
+        Self { id: None, tokens, place: String::new() }
+    }
 }
 
 /// One message of a chat.
@@ -40,12 +48,11 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let plan = Request { gen_length: args.gen_length, ..args.decoding.request() }.plan(&engine.checkpoint)?;
     let prompts = prompts(args, &engine)?;
-    let several = prompts.len() > 1;
     let mut jobs = Vec::new();
-    for (number, prompt) in prompts.into_iter().enumerate() {
+    for prompt in prompts {
         let run = plan.answer(&prompt.tokens, engine.predictor.description());
-        let run = if several { run.with_context(|| format!("prompt {}", number + 1))? } else { run? };
-        jobs.push(Job { id: prompt.id, ..Job::new(run, prompt.tokens.len(), true) });
+        let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
+        jobs.push(Job { id: prompt.id, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
     }
     let mut show = Show::new(&args.output, jobs.len(), &engine);
     for jobs in jobs.chunks_mut(args.batch) {
@@ -61,14 +68,18 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
     let mut prompts = Vec::new();
     for text in args.prompts.iter().chain(&args.prompt_flags) {
         let text = text_or_stdin(text)?;
-        prompts.push(Prompt { id: None, tokens: encode(&text, args, engine)? });
+        prompts.push(Prompt::new(encode(&text, args, engine)?));
     }
-    prompts.extend(args.prompt_tokens.iter().map(|tokens| Prompt { id: None, tokens: tokens.0.clone() }));
+    prompts.extend(args.prompt_tokens.iter().map(|tokens| Prompt::new(tokens.0.clone())));
+    if prompts.len() > 1 {
+        prompts.iter_mut().zip(1..).for_each(|(prompt, number)| prompt.place = format!("prompt {number}"));
+    }
     if let Some(path) = &args.jsonl {
         let text = read(path)?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let prompt = parse_line(line, args, engine);
-            prompts.push(prompt.with_context(|| format!("{} line {}", path.display(), number + 1))?);
+            let place = format!("{} line {}", path.display(), number + 1);
+            let prompt = parse_line(line, args, engine).with_context(|| place.clone())?;
+            prompts.push(Prompt { place, ..prompt });
         }
         ensure!(!prompts.is_empty(), "{} has no prompts", path.display());
     }
@@ -77,7 +88,7 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
             !stdin().is_terminal(),
             "there is no prompt: write one after `lacuna generate`, in quotes, or pipe it in"
         );
-        prompts.push(Prompt { id: None, tokens: encode(&text_or_stdin("-")?, args, engine)? });
+        prompts.push(Prompt::new(encode(&text_or_stdin("-")?, args, engine)?));
     }
     Ok(prompts)
 }
@@ -87,13 +98,14 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
     let tokens = match (line.prompt, line.messages, line.prompt_tokens) {
         (Some(prompt), None, None) => encode(&prompt, args, engine)?,
         (None, Some(messages), None) => {
+            ensure!(!messages.is_empty(), "a chat has at least one message");
             let pairs = messages.iter().map(|Message { role, content }| (role.as_str(), content.as_str()));
             engine.text()?.chat(&Vec::from_iter(pairs))?
         }
         (None, None, Some(tokens)) => tokens,
         _ => bail!("a prompt object has exactly one of \"prompt\", \"messages\" and \"prompt_tokens\""),
     };
-    Ok(Prompt { id: line.id, tokens })
+    Ok(Prompt { id: line.id, ..Prompt::new(tokens) })
 }
 
 fn encode(prompt: &str, args: &Generate, engine: &Engine) -> Result<Vec<Token>> {

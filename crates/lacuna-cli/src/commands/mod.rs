@@ -1,20 +1,30 @@
 //! What each command does.
 
+mod bench;
 mod compare;
+mod eval;
 mod fill;
 mod generate;
+mod grade;
 mod inspect;
 mod probe;
 mod replay;
+mod report;
 mod strategies;
+mod tune;
 
+pub(crate) use bench::bench;
 pub(crate) use compare::compare;
+pub(crate) use eval::{Eval, eval};
 pub(crate) use fill::fill;
 pub(crate) use generate::generate;
+pub(crate) use grade::{Grade, grade};
 pub(crate) use inspect::inspect;
 pub(crate) use probe::probe;
 pub(crate) use replay::replay;
+pub(crate) use report::{Report, report};
 pub(crate) use strategies::strategies;
+pub(crate) use tune::{Tune, tune};
 
 use std::io::{Read, Write, stdout};
 use std::path::Path;
@@ -29,7 +39,15 @@ pub(crate) fn print(line: &str) -> Result<()> {
 
 /// The text itself, or what standard input holds if it is '-'.
 fn text_or_stdin(text: &str) -> Result<String> {
-    if text == "-" { read(Path::new("-")) } else { Ok(text.into()) }
+    if text != "-" {
+        return Ok(text.into());
+    }
+    let mut text = read(Path::new("-"))?;
+    // `echo` ends its line; the prompt does not.
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    Ok(text)
 }
 
 /// A file's text, or standard input's for '-'.

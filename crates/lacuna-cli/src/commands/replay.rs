@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use lacuna::Token;
 use lacuna_models::Specials;
 
 use super::{print, read};
@@ -28,16 +29,20 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
         let end = trace.replay();
         let tokens = end.tokens().get(record.prompt_tokens..).unwrap_or_default();
         ensure!(tokens.starts_with(&record.tokens), "{}: the steps do not lead to the recorded tokens", place());
+        let ends = checkpoint.ends();
+        if checkpoint.text().is_err() {
+            print(&record.tokens.iter().map(Token::to_string).collect::<Vec<_>>().join(","))?;
+            continue;
+        }
         let text = checkpoint.text()?;
         if let Some(picture) = &args.svg {
-            let drawn = svg(&trace, record.prompt_tokens, text, &checkpoint.ends());
+            let drawn = svg(&trace, record.prompt_tokens, text, &ends);
             return std::fs::write(picture, drawn).with_context(|| format!("cannot write {}", picture.display()));
         }
         if !stdout().is_terminal() {
-            print(&record.text.map_or_else(|| text.decode(&record.tokens, Specials::Skip), Ok)?)?;
+            print(&text.decode(record.kind.visible(tokens, &ends), Specials::Skip)?)?;
             continue;
         }
-        let ends = checkpoint.ends();
         let mut screen = Screen::new();
         for steps in 0..=trace.deltas.len() {
             let done = steps == trace.deltas.len();

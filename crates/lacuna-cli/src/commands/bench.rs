@@ -1,0 +1,184 @@
+//! `lacuna bench`: how fast one decoding step is, and where its time goes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use lacuna::{
+    Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View, split,
+};
+use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape, ceiling_gflops, forward_flops};
+use serde::Serialize;
+
+use super::print;
+use crate::args::{Bench, Format};
+use crate::engine::start_threads;
+
+#[derive(Serialize)]
+struct Report {
+    shape: &'static str,
+    device: &'static str,
+    precision: String,
+    threads: usize,
+    length: usize,
+    block_length: usize,
+    batch: usize,
+    strategy: String,
+    ms_per_step: f64,
+    forward_ms: f64,
+    read_ms: f64,
+    decode_ms: f64,
+    gflops: f64,
+    ceiling_gflops: f64,
+    rows_read: usize,
+    tokens_per_second: f64,
+    peak_memory_bytes: Option<u64>,
+}
+
+/// A predictor that watches the clock.
+struct Timed {
+    inner: CpuPredictor,
+    forward: Duration,
+    read: Duration,
+    rows: usize,
+}
+
+impl Predictor for Timed {
+    fn description(&self) -> &Description {
+        self.inner.description()
+    }
+
+    fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
+        let begun = Instant::now();
+        let seen = self.inner.observe(views);
+        self.forward += begun.elapsed();
+        seen
+    }
+
+    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        let begun = Instant::now();
+        let beliefs = self.inner.read(rows);
+        self.read += begun.elapsed();
+        self.rows += rows.len();
+        beliefs
+    }
+
+    fn forget(&mut self, run: u64) {
+        self.inner.forget(run);
+    }
+}
+
+/// One measured step.
+struct Sample {
+    total: Duration,
+    forward: Duration,
+    read: Duration,
+    rows: usize,
+    tokens: usize,
+}
+
+pub(crate) fn bench(args: &Bench) -> Result<()> {
+    start_threads(args.threads)?;
+    let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
+    let checkpoint = Checkpoint::random(shape)?;
+    let architecture = checkpoint.architecture();
+    let block_length = args.block_length.min(args.length);
+    ensure!(
+        args.length <= architecture.context,
+        "--length {} is beyond the shape's {} positions",
+        args.length,
+        architecture.context
+    );
+    let settings = Settings { layers: vec![args.layer.unwrap_or(architecture.layers / 6)], ..Settings::default() };
+    let precision = Precision::from(args.precision);
+    let mut model = Timed {
+        inner: CpuPredictor::load(&checkpoint, Some(precision))?,
+        forward: Duration::ZERO,
+        read: Duration::ZERO,
+        rows: 0,
+    };
+
+    let mut take = || -> Result<Sample> {
+        let begin = || begin(args, block_length, architecture.mask, &settings, model.description());
+        let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
+        (model.forward, model.read, model.rows) = Default::default();
+        let begun = Instant::now();
+        lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
+        let total = begun.elapsed();
+        let tokens = runs.iter().flat_map(|run| &run.trace().deltas).map(|delta| delta.committed.len()).sum();
+        Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, tokens })
+    };
+    // The first step finds no buffers yet.
+    take()?;
+    let samples = (0..args.repetitions).map(|_| take()).collect::<Result<Vec<_>>>()?;
+    let best = samples.into_iter().min_by_key(|sample| sample.total).context("--repetitions is 1 or more")?;
+
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let operations = args.batch as f64 * forward_flops(architecture, args.length);
+    report(
+        &Report {
+            shape: shape.name(),
+            device: "cpu",
+            precision: format!("{precision:?}").to_lowercase(),
+            threads: rayon::current_num_threads(),
+            length: args.length,
+            block_length,
+            batch: args.batch,
+            strategy: args.strategy.clone(),
+            ms_per_step: ms(best.total),
+            forward_ms: ms(best.forward),
+            read_ms: ms(best.read),
+            decode_ms: ms(best.total.saturating_sub(best.forward + best.read)),
+            gflops: operations / best.forward.as_secs_f64() * 1e-9,
+            ceiling_gflops: ceiling_gflops(precision),
+            rows_read: best.rows,
+            tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
+            peak_memory_bytes: peak_memory(),
+        },
+        args.format,
+    )
+}
+
+/// A run whose first half is a prompt; the step that is measured is its first, in which all of the block is masked.
+fn begin(
+    args: &Bench,
+    block_length: usize,
+    mask: Token,
+    settings: &Settings,
+    description: &Description,
+) -> Result<Run> {
+    let gap = block_length.max(args.length / 2);
+    let words = description.vocabulary.min(mask as usize);
+    let prompt: Vec<Token> = (0..args.length - gap).map(|position| (position * 7919 % words) as Token).collect();
+    let canvas = Canvas::with_tail(&prompt, gap, mask)?;
+    let strategy = Strategy::parse(&args.strategy, settings)?;
+    let blocks = split(prompt.len()..args.length, block_length);
+    Ok(Run::new(canvas, blocks, strategy, Options::default(), description)?)
+}
+
+fn report(report: &Report, format: Format) -> Result<()> {
+    if format == Format::Json {
+        return print(&serde_json::to_string(report)?);
+    }
+    let Report { shape, device, precision, threads, length, block_length, batch, strategy, .. } = report;
+    let line = |name: &str, value: String| print(&format!("{name:<14}{value}"));
+    line("shape", format!("{shape}, {batch} x {length} positions in blocks of {block_length}, {strategy}"))?;
+    line("computes", format!("in {precision} on {threads} threads ({device})"))?;
+    line("step", format!("{:.2} ms, {:.1} tokens/s", report.ms_per_step, report.tokens_per_second))?;
+    let share = 100.0 * report.gflops / report.ceiling_gflops;
+    let speed = format!("{:.0} of {:.0} GFLOP/s, {share:.0}%", report.gflops, report.ceiling_gflops);
+    line("  forward", format!("{:.2} ms ({speed})", report.forward_ms))?;
+    line("  read", format!("{:.2} ms ({} rows)", report.read_ms, report.rows_read))?;
+    line("  decode", format!("{:.3} ms", report.decode_ms))?;
+    match report.peak_memory_bytes {
+        Some(bytes) => line("peak memory", format!("{:.0} MB", bytes as f64 * 1e-6)),
+        None => Ok(()),
+    }
+}
+
+/// The most memory this process has held, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}

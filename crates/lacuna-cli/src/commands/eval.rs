@@ -1,0 +1,309 @@
+//! `lacuna eval`: measure strategies on benchmarks.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use lacuna::Token;
+use lacuna_eval::report::merge;
+use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
+use lacuna_eval::suite::Suite;
+use lacuna_eval::task;
+use lacuna_eval::tune::Preset;
+use lacuna_models::{Checkpoint, Layers, Request, Specials, Text};
+
+use super::print;
+use crate::args::{self, Decoding, Format};
+use crate::engine::Engine;
+
+#[derive(Args)]
+#[command(after_help = "\
+Tasks: gsm8k, math500, humaneval, mbpp (from --data), words and code (part of the program).
+
+Every sample is written as it is done: the same command goes on where a stopped one ended. `lacuna report DIR` makes tables
+and plots of the results.
+
+Examples:
+  lacuna eval words code --strategy confidence,dos,dos+eb --limit 64
+  lacuna eval --suite mini --limit 64 --out results/mini
+  lacuna eval gsm8k --model LLaDA-8B-Instruct --data data --strategy fast-dllm,dos+eb --block-lengths 32,one
+  lacuna eval --suite paper --model LLaDA-8B-Instruct --data data --shard 1/8 --out results/paper-1")]
+pub(crate) struct Eval {
+    /// The tasks
+    #[arg(value_name = "TASK")]
+    tasks: Vec<String>,
+    /// A list of measurements instead: paper, mini, or a file
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "strategy", "preset"])]
+    suite: Option<String>,
+    /// The folder with the data files, or one such file; words and code need none
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where results go
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// How the tasks are asked and answers are taken; see the results of a wrong name for the list [default: the task's own]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<String>,
+    /// Layers, heads and strategy as `lacuna tune` found them
+    #[arg(long, value_name = "FILE")]
+    preset: Option<PathBuf>,
+    /// Only the first N problems of each task
+    #[arg(long, value_name = "N", value_parser = args::positive)]
+    limit: Option<usize>,
+    /// all problems, those set aside for `lacuna tune`, or the others
+    #[arg(long, value_enum, default_value_t = PartName::All)]
+    part: PartName,
+    /// Which of N machines this is: I/N
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
+    /// How many problems share a forward pass; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = args::positive)]
+    batch: usize,
+    /// How many tokens to generate; several are tried in turn [default: the task's own]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    gen_length: Vec<usize>,
+    /// Block lengths to try in turn; "one" is one block
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "block_length")]
+    block_lengths: Vec<String>,
+    /// dos: layers to try in turn, each on its own: 0,2,4 or 0-7 or all
+    #[arg(long, value_name = "LAYERS", value_parser = args::parse_layers, conflicts_with = "layer")]
+    each_layer: Option<Layers>,
+    /// Run generated code even where nothing confines it
+    #[arg(long)]
+    unconfined: bool,
+    #[command(flatten)]
+    decoding: Decoding,
+    #[command(flatten)]
+    model: args::Model,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PartName {
+    All,
+    Tune,
+    Test,
+}
+
+pub(crate) fn eval(args: &Eval) -> Result<()> {
+    let mut engine = Engine::open(&args.model)?;
+    let speech = Voice::of(&engine.checkpoint)?;
+    let evaluation = Evaluation {
+        out: args.out.clone(),
+        data: args.data.clone(),
+        model: describe(&engine),
+        trials: trials(args, &engine.checkpoint)?,
+        limit: args.limit,
+        part: match args.part {
+            PartName::All => Part::All,
+            PartName::Tune => Part::Tune,
+            PartName::Test => Part::Test,
+        },
+        shard: args.shard,
+        seed: args.decoding.seed.unwrap_or(0),
+        batch: args.batch,
+        options: alone(&args.decoding).plan(&engine.checkpoint)?.options,
+        unconfined: args.unconfined,
+    };
+    let mut bar = Bar::new();
+    let result = evaluate(&evaluation, &mut engine.predictor, &speech, &mut |progress| bar.show("", progress));
+    bar.end();
+    let entries = result?;
+    if args.format == Format::Json {
+        return print(&serde_json::to_string(&entries)?);
+    }
+    if args.shard.count > 1 {
+        return print(&format!("shard {} is done: bring all together with lacuna report", args.shard));
+    }
+    print(&merge(&[Folder::open(&args.out)?])?.markdown(&[]))?;
+    print(&format!("Samples and results.json are in {0}; lacuna report {0} adds plots.", args.out.display()))
+}
+
+/// The model, as far as results depend on it.
+pub(super) fn describe(engine: &Engine) -> Model {
+    Model {
+        name: engine.checkpoint.name(),
+        family: engine.checkpoint.architecture().family.name().into(),
+        parameters: engine.checkpoint.parameters(),
+        precision: format!("{:?}", engine.predictor.precision()).to_lowercase(),
+        device: "cpu".into(),
+    }
+}
+
+fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
+    let base = alone(&args.decoding);
+    let asked = args.decoding.strategy.clone();
+    if let Some(suite) = &args.suite {
+        let usual = base.plan(checkpoint)?.settings.layers;
+        let architecture = checkpoint.architecture();
+        return Ok(Suite::load(suite)?.trials(architecture.family.name(), architecture.layers, &usual)?);
+    }
+    if args.tasks.is_empty() {
+        bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
+    }
+    let preset: Option<Preset> = match &args.preset {
+        Some(path) => Some(serde_json::from_str(&super::read(path)?).map_err(|error| {
+            anyhow::anyhow!("{}, line {}: this is no preset of lacuna tune ({error})", path.display(), error.line())
+        })?),
+        None => None,
+    };
+    let usual = base.plan(checkpoint)?.strategy;
+    let strategies = asked.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
+    let layers: Vec<Option<Layers>> = match (&args.each_layer, &preset) {
+        (Some(Layers::All), _) => (0..checkpoint.architecture().layers).map(|layer| Some(Layers::One(layer))).collect(),
+        (Some(Layers::One(layer)), _) => vec![Some(Layers::One(*layer))],
+        (Some(Layers::These(layers)), _) => layers.iter().map(|layer| Some(Layers::One(*layer))).collect(),
+        (None, Some(preset)) if base.layer.is_none() => vec![Some(Layers::These(preset.layer.clone()))],
+        (None, _) => vec![base.layer.clone()],
+    };
+    let heads = base.heads.clone().or(preset.map(|preset| preset.heads));
+    let mut trials: Vec<Trial> = Vec::new();
+    for name in &args.tasks {
+        let task = task::find(name)?;
+        let protocol = task.protocol(args.protocol.as_deref())?;
+        let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
+        for strategy in strategies.split(',').map(str::trim).filter(|strategy| !strategy.is_empty()) {
+            for &gen_length in &lengths {
+                for block_length in blocks(args, gen_length)? {
+                    for layer in &layers {
+                        let request = Request {
+                            strategy: Some(strategy.into()),
+                            layer: layer.clone(),
+                            heads: heads.clone(),
+                            gen_length: Some(gen_length),
+                            block_length: Some(block_length),
+                            ..base.clone()
+                        };
+                        let trial = Trial {
+                            task: name.clone(),
+                            protocol: protocol.name.into(),
+                            strategy: strategy.into(),
+                            settings: request.plan(checkpoint)?.settings,
+                            gen_length,
+                            block_length,
+                            early_stop: base.early_stop.unwrap_or(true),
+                            labels: Vec::new(),
+                        };
+                        if !trials.iter().any(|other| other.same(&trial)) {
+                            trials.push(trial);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(trials)
+}
+
+/// What the flags ask for, apart from the strategies, which are a list here.
+fn alone(decoding: &Decoding) -> Request {
+    Request { strategy: None, ..decoding.request() }
+}
+
+fn blocks(args: &Eval, gen_length: usize) -> Result<Vec<usize>> {
+    let mut lengths = Vec::new();
+    for text in &args.block_lengths {
+        lengths.push(match (text.as_str(), text.parse()) {
+            ("one", _) => gen_length,
+            (_, Ok(length)) if length > 0 => length,
+            _ => bail!("--block-lengths: '{text}' is neither a length nor \"one\""),
+        });
+    }
+    if lengths.is_empty() {
+        lengths.push(args.decoding.block_length.unwrap_or(gen_length));
+    }
+    Ok(lengths)
+}
+
+/// The text side of a checkpoint.
+pub(super) struct Voice<'a> {
+    text: &'a Text,
+    ends: Vec<Token>,
+}
+
+impl<'a> Voice<'a> {
+    pub(super) fn of(checkpoint: &'a Checkpoint) -> Result<Self> {
+        Ok(Self { text: checkpoint.text()?, ends: checkpoint.ends() })
+    }
+}
+
+fn failed(error: lacuna_models::Error) -> lacuna_eval::Error {
+    lacuna_eval::Error::Model(Box::new(error))
+}
+
+impl Speech for Voice<'_> {
+    fn render(&self, turns: &[(&str, &str)]) -> lacuna_eval::Result<String> {
+        self.text.render(turns).map_err(failed)
+    }
+
+    fn encode(&self, text: &str) -> lacuna_eval::Result<Vec<Token>> {
+        self.text.encode(text).map_err(failed)
+    }
+
+    fn decode(&self, tokens: &[Token]) -> lacuna_eval::Result<String> {
+        self.text.decode(tokens, Specials::Skip).map_err(failed)
+    }
+
+    fn ends(&self) -> &[Token] {
+        &self.ends
+    }
+}
+
+/// How far a run is: a line that is drawn over on a terminal, a line for each trial elsewhere.
+pub(super) struct Bar {
+    terminal: bool,
+    drawn: Option<Instant>,
+}
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        Self { terminal: stderr().is_terminal(), drawn: None }
+    }
+
+    pub(super) fn show(&mut self, stage: &str, progress: &Progress<'_>) {
+        let finished = progress.done == progress.total;
+        let recent = self.drawn.is_some_and(|drawn| drawn.elapsed().as_millis() < 100);
+        if (!self.terminal || recent) && !finished {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let Progress { trial, number, trials, done, total, correct, nfe, .. } = progress;
+        let filled = 20 * done / (*total).max(1);
+        let rate = progress.done_now as f64 / progress.elapsed.as_secs_f64().max(1e-3);
+        let left = if rate > 0.0 { format!("{} left", duration(progress.left as f64 / rate)) } else { String::new() };
+        let line = format!(
+            "{stage}[{number}/{trials}] {} · {} · block {} {}{} {done}/{total} · accuracy {:.1}% · NFE {nfe:.1} · {left}",
+            trial.task,
+            trial.title(),
+            trial.block_length,
+            "█".repeat(filled),
+            "░".repeat(20 - filled),
+            100.0 * *correct as f64 / (*done).max(1) as f64,
+        );
+        // A closed standard error is no reason to stop measuring.
+        let _ = match (self.terminal, finished) {
+            (true, false) => write!(stderr(), "\r\x1b[K{line}"),
+            (true, true) => writeln!(stderr(), "\r\x1b[K{line}"),
+            (false, _) => writeln!(stderr(), "{line}"),
+        };
+    }
+
+    pub(super) fn end(&self) {
+        if self.terminal {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
+        (hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}

@@ -1,0 +1,49 @@
+//! `lacuna report`: tables and plots from results.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use lacuna_eval::report::merge;
+use lacuna_eval::run::Folder;
+
+use super::print;
+
+#[derive(Args)]
+#[command(after_help = "\
+Several folders are the shards of one run; they must have been made by the same command, and all must be there.
+
+Examples:
+  lacuna report results
+  lacuna report results/shard-* --out report")]
+pub(crate) struct Report {
+    /// Folders that `lacuna eval` has written
+    #[arg(value_name = "DIR", required = true)]
+    folders: Vec<PathBuf>,
+    /// Where report.md, report.json, report.csv and the plots go [default: the folder, if it is one]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Print::Markdown)]
+    format: Print,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Print {
+    Markdown,
+    Json,
+    Csv,
+}
+
+pub(crate) fn report(args: &Report) -> Result<()> {
+    let folders = args.folders.iter().map(|path| Folder::open(path)).collect::<lacuna_eval::Result<Vec<_>>>()?;
+    let report = merge(&folders)?;
+    ensure!(args.out.is_some() || folders.len() == 1, "say with --out where the report of several folders goes");
+    let out = args.out.as_ref().unwrap_or(&args.folders[0]);
+    report.write(out)?;
+    match args.format {
+        Print::Markdown => print(report.markdown(&[]).trim_end()),
+        Print::Json => print(&serde_json::to_string_pretty(&report.json())?),
+        Print::Csv => print(report.csv().trim_end()),
+    }
+}

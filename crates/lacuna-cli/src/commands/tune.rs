@@ -1,0 +1,127 @@
+//! `lacuna tune`: find the layers and heads that suit a model and task.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
+use lacuna_eval::{task, tune as calibration};
+
+use super::eval::{Bar, Voice, describe};
+use super::print;
+use crate::args::{self, Decoding};
+use crate::engine::Engine;
+
+#[derive(Args)]
+#[command(after_help = "\
+It looks at every fourth problem only. Measure what it finds on the others: lacuna eval TASK --part test --preset FILE
+
+Examples:
+  lacuna tune words code --limit 64
+  lacuna tune gsm8k --model LLaDA-8B-Instruct --data data --strategy dos+eb --out tuning --preset llada-gsm8k.json")]
+pub(crate) struct Tune {
+    /// The tasks, which get one preset together
+    #[arg(value_name = "TASK", required = true)]
+    tasks: Vec<String>,
+    /// The folder with the data files, or one such file; words and code need none
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where the samples go, from which a stopped run resumes
+    #[arg(long, value_name = "DIR", default_value = "tuning")]
+    out: PathBuf,
+    /// The file that the preset is written to [default: preset.json in --out]
+    #[arg(long, value_name = "FILE")]
+    preset: Option<PathBuf>,
+    /// How the tasks are asked [default: the task's own]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<String>,
+    /// Only the first N problems of the part
+    #[arg(long, value_name = "N", value_parser = args::positive)]
+    limit: Option<usize>,
+    /// How many problems share a forward pass; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = args::positive)]
+    batch: usize,
+    /// How many tokens to generate [default: the task's own]
+    #[arg(long, value_name = "N", value_parser = args::positive)]
+    gen_length: Option<usize>,
+    /// Run generated code even where nothing confines it
+    #[arg(long)]
+    unconfined: bool,
+    #[command(flatten)]
+    decoding: Decoding,
+    #[command(flatten)]
+    model: args::Model,
+}
+
+pub(crate) fn tune(args: &Tune) -> Result<()> {
+    ensure!(
+        args.decoding.layer.is_none() && args.decoding.heads.is_none(),
+        "--layer and --heads are what tune looks for: leave them out"
+    );
+    let mut engine = Engine::open(&args.model)?;
+    let speech = Voice::of(&engine.checkpoint)?;
+    let request = args.decoding.request();
+    let strategy = request.strategy.clone().unwrap_or_else(|| "dos+eb".into());
+    let plan =
+        lacuna_models::Request { strategy: Some(strategy.clone()), ..request.clone() }.plan(&engine.checkpoint)?;
+    let mut trials = Vec::new();
+    for name in &args.tasks {
+        let task = task::find(name)?;
+        let gen_length = args.gen_length.unwrap_or(task.gen_length());
+        trials.push(Trial {
+            task: name.clone(),
+            protocol: task.protocol(args.protocol.as_deref())?.name.into(),
+            strategy: strategy.clone(),
+            settings: plan.settings.clone(),
+            gen_length,
+            block_length: args.decoding.block_length.unwrap_or(gen_length),
+            early_stop: request.early_stop.unwrap_or(true),
+            labels: Vec::new(),
+        });
+    }
+    let evaluation = Evaluation {
+        out: args.out.clone(),
+        data: args.data.clone(),
+        model: describe(&engine),
+        trials,
+        limit: args.limit,
+        part: Part::Tune,
+        shard: Shard::default(),
+        seed: request.seed.unwrap_or(0),
+        batch: args.batch,
+        options: plan.options,
+        unconfined: args.unconfined,
+    };
+    let mut bar = Bar::new();
+    let result = calibration::tune(&evaluation, &mut engine.predictor, &speech, &mut |stage, progress| {
+        bar.show(&format!("{stage} "), progress);
+    });
+    bar.end();
+    let preset = result?;
+    let path = args.preset.clone().unwrap_or_else(|| args.out.join("preset.json"));
+    let text = serde_json::to_string_pretty(&preset)? + "\n";
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    for candidate in &preset.candidates {
+        print(&format!(
+            "{:28} {:5.1}%  NFE {:6.1}",
+            name(&candidate.layer, &candidate.heads),
+            100.0 * candidate.correct as f64 / candidate.n.max(1) as f64,
+            candidate.nfe
+        ))?;
+    }
+    print(&format!(
+        "\nbest: {} with {}/{} right (95%: {:.1}–{:.1}%); written to {}",
+        name(&preset.layer, &preset.heads),
+        preset.correct,
+        preset.n,
+        100.0 * preset.interval[0],
+        100.0 * preset.interval[1],
+        path.display()
+    ))
+}
+
+fn name(layers: &[usize], heads: &[usize]) -> String {
+    let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let heads = if heads.is_empty() { String::new() } else { format!(" heads {}", list(heads)) };
+    format!("layer {}{heads}", list(layers))
+}

@@ -1,0 +1,112 @@
+//! Measuring with the real binary: runs that are killed and resumed, recorded answers, reports.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{complaint, lacuna, objects, stdout};
+use serde_json::Value;
+
+const TASK: [&str; 8] = ["eval", "words", "--strategy", "dos+eb,random", "--gen-length", "64", "--limit", "4"];
+
+fn benchmarks() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../lacuna-eval/tests/data")
+}
+
+/// The results in a folder, without the figures that depend on the clock.
+fn results(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("results.json")).unwrap();
+    let mut results: Vec<Value> = serde_json::from_str(&text).unwrap();
+    for result in &mut results {
+        let fields = result.as_object_mut().unwrap();
+        fields.retain(|name, _| !name.contains("second"));
+    }
+    results
+}
+
+/// How many samples a folder holds.
+fn samples(folder: &Path) -> usize {
+    let Ok(files) = std::fs::read_dir(folder.join("samples")) else { return 0 };
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().lines().count()).sum()
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_same_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
+    stdout(lacuna(&[&TASK[..], &["--out", whole.to_str().unwrap()]].concat()));
+    let expected = results(&whole);
+    assert_eq!(expected.len(), 2);
+    for field in ["task", "model", "strategy", "layer", "gen_length", "block_length", "n", "correct", "accuracy", "nfe"]
+    {
+        assert!(expected[0].get(field).is_some(), "{field} is missing from {}", expected[0]);
+    }
+
+    let resume = [&TASK[..], &["--batch", "1", "--out", killed.to_str().unwrap()]].concat();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_lacuna"))
+        .args(&resume)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while samples(&killed) < 2 && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let kept = samples(&killed);
+    assert!((2..8).contains(&kept), "{kept} samples were kept");
+    stdout(lacuna(&resume));
+    assert_eq!(results(&killed), expected);
+
+    let other = complaint(lacuna(&["eval", "code", "--limit", "1", "--out", killed.to_str().unwrap()]));
+    assert!(other.contains("configuration"), "{other}");
+    let report =
+        stdout(lacuna(&["report", whole.to_str().unwrap(), "--out", folder.path().join("report").to_str().unwrap()]));
+    assert!(report.contains("dos+eb"), "{report}");
+    assert!(folder.path().join("report/report.md").exists());
+}
+
+#[test]
+fn recorded_answers_are_graded() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = folder.path().join("answers.jsonl");
+    let data = std::fs::read_to_string(benchmarks().join("gsm8k_test.jsonl")).unwrap();
+    let gold: Vec<Value> = data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<String> = gold
+        .iter()
+        .enumerate()
+        .map(|(id, problem)| {
+            let answer = if id == 1 { "#### 123456789".into() } else { problem["answer"].clone() };
+            serde_json::json!({"id": id, "answer": answer}).to_string()
+        })
+        .collect();
+    std::fs::write(&answers, lines.join("\n")).unwrap();
+    let (data, answers) = (benchmarks(), answers.display().to_string());
+    let printed = objects(lacuna(&["grade", "gsm8k", "--data", data.to_str().unwrap(), "--answers", &answers]));
+    assert_eq!(printed.len(), gold.len() + 1, "one line each and a summary");
+    for (id, line) in printed[..gold.len()].iter().enumerate() {
+        assert_eq!(line["correct"], id != 1, "{line}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results").display().to_string();
+    let cases: [(&[&str], &str); 5] = [
+        (&["eval", "gsm9k"], "gsm9k"),
+        (&["eval", "gsm8k", "--data", "nowhere"], "nowhere"),
+        (&["eval", "words", "--strategy", "dso"], "did you mean 'dos'?"),
+        (&["eval", "words", "--strategy", "dos", "--layer", "9"], "layer 9 does not exist"),
+        (&["eval", "--suite", "nothing"], "nothing"),
+    ];
+    for (arguments, expected) in cases {
+        let line = complaint(lacuna(&[arguments, &["--out", &out]].concat()));
+        assert!(line.starts_with("error: ") && line.contains(expected), "{arguments:?}: {line}");
+        assert!(!Path::new(&out).exists(), "{arguments:?} left something behind");
+    }
+}
