@@ -40,6 +40,9 @@ pub struct Architecture {
     pub(crate) names: Names,
 }
 
+/// More positions than any machine could attend to; a longer context is a mistake.
+const LONGEST: usize = 1 << 24;
+
 /// A kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,6 +92,16 @@ impl Architecture {
         self.head_size() * self.key_value_heads
     }
 
+    /// How many numbers its weights are.
+    pub(crate) fn parameters(&self) -> usize {
+        let Self { layers, hidden, mlp, vocabulary, .. } = *self;
+        let key_size = self.key_size();
+        let bias = if self.biased { hidden + 2 * key_size } else { 0 };
+        let block = 2 * hidden * (hidden + key_size) + 3 * hidden * mlp + 2 * hidden + bias;
+        let tables = if self.tied { 1 } else { 2 };
+        layers * block + tables * vocabulary * hidden + hidden
+    }
+
     /// Refuses what cannot be.
     pub(crate) fn check(&self, file: &str) -> Result<()> {
         let wrong = |key: &'static str, value: String, expected: String| {
@@ -105,6 +118,9 @@ impl Architecture {
         ];
         if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
             return wrong(key, "0".to_string(), "it must be at least 1".to_string());
+        }
+        if self.context > LONGEST {
+            return wrong("the longest sequence", self.context.to_string(), format!("it must be at most {LONGEST}"));
         }
         if !self.hidden.is_multiple_of(self.heads) || !self.head_size().is_multiple_of(2) {
             let expected = format!("it must be an even multiple of the {} heads", self.heads);
@@ -142,7 +158,7 @@ pub(crate) fn require(file: &str, settings: &[(&'static str, bool, String, &'sta
 
 /// The first id, where a configuration may have one or a list.
 #[derive(Clone, Debug, serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a token id or a list of them")]
 pub(crate) enum Ids {
     One(Token),
     Many(Vec<Token>),

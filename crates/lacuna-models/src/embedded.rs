@@ -8,7 +8,7 @@ macro_rules! files {
     };
 }
 
-static FILES: &[(&str, &[u8])] = files![
+pub(crate) static FILES: &[(&str, &[u8])] = files![
     "config.json",
     "model.safetensors.index.json",
     "model-00001-of-00002.safetensors",

@@ -25,11 +25,13 @@ mod embedded;
 mod error;
 mod llada;
 mod request;
+mod shapes;
 mod text;
 
 pub use architecture::{Architecture, Family};
 pub use checkpoint::{Checkpoint, Recommended};
-pub use cpu::{CpuPredictor, Memory, Precision, product_gflops};
+pub use cpu::{CpuPredictor, Memory, Precision, Product, ceiling_gflops, forward_flops};
 pub use error::{Error, Result};
 pub use request::{Layers, Plan, Request};
+pub use shapes::Shape;
 pub use text::{Specials, Text};

@@ -95,14 +95,19 @@ impl Request {
     /// What this means for a checkpoint.
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
         let recommended = checkpoint.recommended();
+        let family = checkpoint.architecture().family;
+        // What belongs to the recommended strategy says nothing about another one.
+        let own = self.strategy.is_none();
+        let strategy = self.strategy.clone().or(recommended.strategy.clone()).unwrap_or_else(|| "dos+eb".into());
         let usual = Settings::default();
         let settings = Settings {
             layers: self.layers(checkpoint),
             heads: self.heads.clone().unwrap_or_default(),
-            steps: self.steps,
+            // KLASS's code for Dream falls back to one token, whatever the steps.
+            steps: self.steps.filter(|_| !(family == Family::Dream && strategy.ends_with("klass"))),
             dream_schedule: self.schedule == Some(Family::Dream),
             eps: self.eps.unwrap_or(usual.eps),
-            gamma: self.gamma.or(recommended.gamma).unwrap_or(usual.gamma),
+            gamma: self.gamma.or(recommended.gamma.filter(|_| own)).unwrap_or(usual.gamma),
             threshold: self.threshold,
             threshold_back: self.threshold_back.unwrap_or(usual.threshold_back),
             factor: self.factor.unwrap_or(usual.factor),
@@ -115,7 +120,7 @@ impl Request {
         let ends = checkpoint.ends();
         let options = Options {
             lens: Lens {
-                choice: self.choice(checkpoint.architecture().family)?,
+                choice: self.choice(family)?,
                 suppressed: checkpoint.architecture().end.filter(|_| self.suppress_eos).into_iter().collect(),
                 deferred: if self.defer_eos { ends.clone() } else { Vec::new() },
             },
@@ -123,15 +128,13 @@ impl Request {
             guidance: self.guidance.unwrap_or(0.0),
             seed: self.seed.unwrap_or(0),
         };
-        // A recommended block length belongs to the recommended strategy.
-        let block_length = self.block_length.or(recommended.block_length.filter(|_| self.strategy.is_none()));
+        let block_length = self.block_length.or(recommended.block_length.filter(|_| own));
         let gen_length = self.gen_length.or(recommended.gen_length).unwrap_or(128);
         for (name, length) in [("gen_length", Some(gen_length)), ("block_length", block_length)] {
             if length == Some(0) {
                 return Err(Error::Parameter { name, value: "0".into(), expected: "it must be 1 or more".into() });
             }
         }
-        let strategy = self.strategy.clone().or(recommended.strategy.clone()).unwrap_or_else(|| "dos+eb".into());
         Strategy::parse(&strategy, &settings)?;
         Ok(Plan { strategy, settings, options, gen_length, block_length })
     }
@@ -176,6 +179,10 @@ impl Plan {
         let length = self.gen_length;
         if prompt.is_empty() {
             return Err(Error::Unfit("the prompt is empty: give the model some text to answer".into()));
+        }
+        if let Some(position) = prompt.iter().position(|&token| token == model.mask) {
+            let why = format!("the prompt has the mask token at position {position}: a text with gaps is for `fill`");
+            return Err(Error::Unfit(why));
         }
         if prompt.len().saturating_add(length) > model.context {
             return Err(Error::TooLong { length: prompt.len().saturating_add(length), context: model.context });

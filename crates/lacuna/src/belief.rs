@@ -58,8 +58,10 @@ pub enum Choice {
 /// A distribution kept from one step to the next.
 #[derive(Clone, Debug)]
 pub struct Previous {
-    logits: Vec<f32>,
-    log_total: f64,
+    /// Its logits, −∞ where a token has no probability.
+    pub logits: Vec<f32>,
+    /// The logarithm of the sum of their exponentials.
+    pub log_total: f64,
 }
 
 impl Row<'_> {

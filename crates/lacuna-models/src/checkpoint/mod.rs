@@ -1,6 +1,7 @@
 //! Checkpoints in the Hugging Face layout: what is in the files, checked.
 
 mod files;
+mod noise;
 mod open;
 mod recommended;
 mod tensors;

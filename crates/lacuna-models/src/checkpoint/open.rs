@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::tensors::Tensors;
 use super::{Files, Recommended, Tensor};
-use crate::{Architecture, Error, Result, Text, dream, llada};
+use crate::{Architecture, Error, Result, Shape, Text, dream, llada};
 
 const CONFIG: &str = "config.json";
 
@@ -18,8 +18,15 @@ pub struct Checkpoint {
     files: Files,
     architecture: Architecture,
     recommended: Recommended,
-    tensors: Tensors,
+    weights: Weights,
     text: OnceLock<Text>,
+}
+
+/// Where the weights come from.
+#[derive(Debug)]
+enum Weights {
+    Stored(Tensors),
+    Random,
 }
 
 /// What tells the kinds of configuration apart, and what they share.
@@ -41,7 +48,16 @@ impl Checkpoint {
         Self::from_files(Files::Embedded(files))
     }
 
+    /// A model of a named shape with random weights, which are made when they are loaded. It is good for measuring.
+    pub fn random(shape: Shape) -> Result<Self> {
+        Self::new(Files::Embedded(shape.files()), |_| Ok(Weights::Random))
+    }
+
     fn from_files(files: Files) -> Result<Self> {
+        Self::new(files, |files| Tensors::open(files).map(Weights::Stored))
+    }
+
+    fn new(files: Files, weights: impl FnOnce(&Files) -> Result<Weights>) -> Result<Self> {
         let file = files.label(CONFIG);
         let Some(config) = files.read(CONFIG)? else {
             let advice = "every checkpoint has one; is this the model's folder?".to_string();
@@ -59,8 +75,8 @@ impl Checkpoint {
             let expected = format!("the model has layers 0 to {}", architecture.layers - 1);
             return Err(Error::Config { file, key: "lacuna.layer", value: layer.to_string(), expected });
         }
-        let tensors = Tensors::open(&files)?;
-        Ok(Self { files, architecture, recommended: kind.lacuna, tensors, text: OnceLock::new() })
+        let weights = weights(&files)?;
+        Ok(Self { files, architecture, recommended: kind.lacuna, weights, text: OnceLock::new() })
     }
 
     /// What the model is made of.
@@ -96,24 +112,36 @@ impl Checkpoint {
 
     /// How many numbers the weights are.
     pub fn parameters(&self) -> usize {
-        self.tensors.count()
+        match &self.weights {
+            Weights::Stored(tensors) => tensors.count(),
+            Weights::Random => self.architecture.parameters(),
+        }
     }
 
     /// How many bytes the weights take in the files.
     pub fn bytes(&self) -> usize {
-        self.tensors.bytes()
+        match &self.weights {
+            Weights::Stored(tensors) => tensors.bytes(),
+            Weights::Random => 0,
+        }
     }
 
     /// The types of number in the files, such as `BF16`.
     pub fn dtypes(&self) -> Vec<String> {
-        self.tensors.dtypes()
+        match &self.weights {
+            Weights::Stored(tensors) => tensors.dtypes(),
+            Weights::Random => Vec::new(),
+        }
     }
 
     pub(crate) fn is_f32(&self) -> bool {
-        self.tensors.are_f32()
+        matches!(&self.weights, Weights::Stored(tensors) if tensors.are_f32())
     }
 
     pub(crate) fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<'_>> {
-        self.tensors.get(name, shape)
+        match &self.weights {
+            Weights::Stored(tensors) => tensors.get(name, shape),
+            Weights::Random => Ok(Tensor::random(name, shape)),
+        }
     }
 }

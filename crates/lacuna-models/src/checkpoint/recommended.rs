@@ -11,16 +11,12 @@ pub struct Recommended {
     /// The attention layers for `dos`: a number or a list of numbers in the file, empty if nothing is recommended.
     #[serde(deserialize_with = "one_or_many")]
     pub layer: Vec<usize>,
-    /// The bound for `eb`.
+    /// The bound for `eb`, if no other strategy is asked for.
     pub gamma: Option<f64>,
-    /// The confidence for `threshold`.
-    pub threshold: Option<f64>,
     /// How many tokens to generate.
     pub gen_length: Option<usize>,
-    /// How many tokens a block has.
+    /// How many tokens a block has, if no other strategy is asked for.
     pub block_length: Option<usize>,
-    /// How many steps a schedule has.
-    pub steps: Option<usize>,
 }
 
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<usize>, D::Error> {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::Files;
 use super::files::Content;
+use super::noise::Noise;
 use crate::{Error, Result};
 
 const SINGLE: &str = "model.safetensors";
@@ -118,7 +119,8 @@ impl Tensors {
             Dtype::BF16 => Numbers::Bf16,
             other => return Err(Error::Dtype { file, tensor, found: format!("{other:?}") }),
         };
-        Ok(Tensor { name: tensor, file, numbers: dtype, content, range: entry.range.clone() })
+        let values = Values::Stored { content, range: entry.range.clone() };
+        Ok(Tensor { name: tensor, file, numbers: dtype, values })
     }
 
     /// Whether all tensors take more than 16 bits a number.
@@ -159,18 +161,35 @@ pub(crate) struct Tensor<'a> {
     name: String,
     file: String,
     numbers: Numbers,
-    content: &'a Content,
-    range: Range<usize>,
+    values: Values<'a>,
+}
+
+/// Where a tensor's values come from.
+#[derive(Debug)]
+enum Values<'a> {
+    Stored { content: &'a Content, range: Range<usize> },
+    Random(Noise),
 }
 
 impl Tensor<'_> {
+    /// A tensor of random values.
+    pub(crate) fn random(name: &str, shape: &[usize]) -> Self {
+        let values = Values::Random(Noise::new(name, shape));
+        Self { name: name.to_string(), file: "a random model".to_string(), numbers: Numbers::Bf16, values }
+    }
+
     /// Reads the elements from `first` on, and checks them.
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) -> Result<()> {
-        let bytes = &self.content[self.range.clone()];
-        match self.numbers {
-            Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
-            Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
-            Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+        match &self.values {
+            Values::Random(noise) => noise.read(first, values),
+            Values::Stored { content, range } => {
+                let bytes = &content[range.clone()];
+                match self.numbers {
+                    Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
+                    Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+                    Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+                }
+            }
         }
         // Without an early exit this vectorizes, and nearly all weights are finite.
         if values.iter().fold(true, |finite, value| finite & value.is_finite()) {
@@ -200,12 +219,17 @@ impl Tensor<'_> {
 
     /// How many elements it has.
     pub(crate) fn length(&self) -> usize {
-        self.range.len() / if self.numbers == Numbers::F32 { 4 } else { 2 }
+        match &self.values {
+            Values::Random(noise) => noise.length(),
+            Values::Stored { range, .. } => range.len() / if self.numbers == Numbers::F32 { 4 } else { 2 },
+        }
     }
 
     /// Gives the memory of its pages back.
     pub(crate) fn release(&self) {
-        self.content.release(self.range.clone());
+        if let Values::Stored { content, range } = &self.values {
+            content.release(range.clone());
+        }
     }
 }
 

@@ -3,16 +3,16 @@
 //! Work is cut into (tile of query rows) × (head). A task keeps the scores of its tile in a buffer of its thread; nothing of
 //! the size length × length × heads exists. The mass is one more column of the values: 1 where a position is unmasked.
 
-use std::cell::RefCell;
-
 use rayon::prelude::*;
 
 use super::kernel::{
-    COLUMNS, DEPTH, Lines, Small, TOUCH, Target, WORTH_A_THREAD, exponentials, largest, layout_length, panel_index,
-    rotate, run_offset, scale,
+    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, rotate, run_offset,
+    scale,
 };
-use super::layout::{Layout, Selection, Span, TILE, Tile};
+use super::key_values::{Context, KeyValues};
+use super::layout::{Layout, Selection, TILE, Tile};
 use super::rope::Rope;
+use super::scratch::{Scratch, Scratched};
 use crate::Architecture;
 
 /// The sizes attention works with.
@@ -32,80 +32,24 @@ impl Shape {
         }
     }
 
-    /// Values that the keys of `rows` rows take for one head.
-    fn keys(&self, rows: usize) -> usize {
+    /// Elements that the keys of `rows` rows take for one head.
+    pub(crate) fn keys(&self, rows: usize) -> usize {
         rows.next_multiple_of(COLUMNS) * self.head_size
     }
 
-    /// Values that the values of `rows` rows take for one head.
-    fn values(&self, rows: usize) -> usize {
-        rows * self.head_size.next_multiple_of(COLUMNS)
-    }
-}
-
-/// The keys and values of one block for all views, laid out for the kernels.
-pub(crate) struct KeyValues {
-    keys: Lines<f32>,
-    values: Lines<f32>,
-    /// Where each view begins in both.
-    starts: Vec<(usize, usize)>,
-}
-
-impl KeyValues {
-    pub(crate) fn new() -> Self {
-        Self { keys: Lines::new(0), values: Lines::new(0), starts: Vec::new() }
+    /// Elements that the values of `rows` rows take for one head.
+    pub(crate) fn values<E: Element>(&self, rows: usize) -> usize {
+        rows.next_multiple_of(E::PAIR) * self.head_size.next_multiple_of(COLUMNS)
     }
 
-    /// Takes rows of keys and values, one after the other in each row; the keys are rotated on the way.
-    pub(crate) fn fill(&mut self, shape: Shape, layout: &Layout, rope: &Rope, rows: &[f32]) {
-        let heads = shape.key_value_heads;
-        self.starts.clear();
-        let mut end = (0, 0);
-        for span in &layout.spans {
-            self.starts.push(end);
-            end = (end.0 + heads * shape.keys(span.rows()), end.1 + heads * shape.values(span.rows()));
-        }
-        self.keys.resize(end.0);
-        self.values.resize(end.1);
-
-        let (mut keys, mut values) = (&mut self.keys[..], &mut self.values[..]);
-        let mut tasks = Vec::new();
-        for span in &layout.spans {
-            for head in 0..heads {
-                let task_keys = keys.split_off_mut(..shape.keys(span.rows())).expect("resized to fit");
-                let task_values = values.split_off_mut(..shape.values(span.rows())).expect("resized to fit");
-                tasks.push((span, head, task_keys, task_values));
-            }
-        }
-        let (size, width) = (shape.head_size, 2 * heads * shape.head_size);
-        let fill = |(span, head, keys, values): (&Span, usize, &mut [f32], &mut [f32])| {
-            let mut rotated = vec![0.0; size];
-            for index in 0..span.rows() {
-                let row = &rows[(span.start + index) * width..][..width];
-                let (cosines, sines) = rope.at(layout.positions[span.start + index]);
-                rotate(&row[head * size..][..size], cosines, sines, 1.0, &mut rotated);
-                let panel = &mut keys[index / COLUMNS * COLUMNS * size..];
-                for (k, &value) in rotated.iter().enumerate() {
-                    panel[panel_index::<f32>(k, index % COLUMNS)] = value;
-                }
-                for (part, value) in row[(heads + head) * size..][..size].chunks(COLUMNS).enumerate() {
-                    values[(part * span.rows() + index) * COLUMNS..][..value.len()].copy_from_slice(value);
-                }
-            }
-        };
-        if rows.len() * TOUCH < WORTH_A_THREAD {
-            tasks.into_iter().for_each(fill);
-        } else {
-            tasks.into_par_iter().for_each(fill);
-        }
+    /// Bytes that the keys and values of `rows` rows take.
+    pub(crate) fn key_value_bytes<E: Element>(&self, rows: usize) -> usize {
+        self.key_value_heads * (self.keys(rows) + self.values::<E>(rows)) * size_of::<E>()
     }
 
-    fn keys_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[f32] {
-        &self.keys[self.starts[view].0 + head * shape.keys(rows)..][..shape.keys(rows)]
-    }
-
-    fn values_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[f32] {
-        &self.values[self.starts[view].1 + head * shape.values(rows)..][..shape.values(rows)]
+    /// Bytes of what attention gives for `rows` rows.
+    pub(crate) fn attended_bytes(&self, rows: usize) -> usize {
+        rows.div_ceil(TILE) * TILE * self.heads * (self.head_size + 1) * size_of::<f32>()
     }
 }
 
@@ -137,7 +81,22 @@ impl Attended {
         selection: &Selection,
         rope: &Rope,
         queries: &[f32],
-        key_values: &KeyValues,
+        context: &Context,
+        want: Want,
+    ) {
+        match context {
+            Context::F32(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
+            Context::Bf16(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
+        }
+    }
+
+    fn compute_with<E: Scratched>(
+        &mut self,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        queries: &[f32],
+        key_values: &KeyValues<E>,
         want: Want,
     ) {
         let shape = self.shape;
@@ -154,7 +113,7 @@ impl Attended {
                 rope,
                 key_values,
             };
-            SCRATCH.with_borrow_mut(|scratch| task.run(scratch, queries, want, mixed, mass));
+            E::with_scratch(|scratch| task.run(scratch, queries, want, mixed, mass));
         };
         let (mixed, mass) = (&mut self.mixed[..], &mut self.mass[..]);
         let keys: usize = selection.tiles.iter().map(|tile| tile.count * layout.spans[tile.view].rows()).sum();
@@ -188,70 +147,58 @@ impl Attended {
     }
 }
 
-/// A thread's buffers.
-#[derive(Default)]
-struct Scratch {
-    /// One query, rotated.
-    rotated: Lines<f32>,
-    /// The tile's queries, laid out as activations.
-    queries: Lines<f32>,
-    /// The tile's scores and then probabilities, laid out as activations.
-    probabilities: Lines<f32>,
-}
-
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-
 /// One tile and head.
-struct Task<'a> {
+struct Task<'a, E> {
     shape: Shape,
     tile: Tile,
     head: usize,
     layout: &'a Layout,
     selection: &'a Selection,
     rope: &'a Rope,
-    key_values: &'a KeyValues,
+    key_values: &'a KeyValues<E>,
 }
 
-impl Task<'_> {
-    fn run(&self, scratch: &mut Scratch, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
+impl<E: Scratched> Task<'_, E> {
+    fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
         let Shape { heads, key_value_heads, head_size } = self.shape;
         let Tile { view, shadow, first, count } = self.tile;
         let span = self.layout.spans[view];
         let visible = if shadow { span.rows() } else { span.tokens };
         let key_head = self.head * key_value_heads / heads;
-        let Scratch { rotated, queries: tile_queries, probabilities } = scratch;
+        let Scratch { rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
-        tile_queries.resize(layout_length(count, head_size));
+        tile_queries.resize(layout_length::<E>(count, head_size));
         let factor = 1.0 / (head_size as f32).sqrt();
         rotated.resize(head_size);
         for index in 0..count {
             let query = &queries[((first + index) * heads + self.head) * head_size..][..head_size];
             let (cosines, sines) = self.rope.at(self.position(index));
             rotate(query, cosines, sines, factor, rotated);
-            for (run, values) in rotated.chunks(DEPTH).enumerate() {
-                tile_queries[run_offset(head_size, index, run)..][..values.len()].copy_from_slice(values);
+            for (run, values) in rotated.chunks(E::DEPTH).enumerate() {
+                let start = run_offset::<E>(head_size, index, run);
+                E::narrow_row(values, 1.0, &mut tile_queries[start..][..values.len()]);
             }
         }
-        probabilities.resize(layout_length(count, visible));
-        let scores = Small {
-            activations: tile_queries,
+        scores.resize(layout_length::<f32>(count, visible));
+        let score = Small {
+            activations: &tile_queries[..],
             rows: count,
             k: head_size,
             weights: self.key_values.keys_of(self.shape, view, span.rows(), key_head),
             panel: COLUMNS * head_size,
             n: visible,
         };
-        scores.multiply(probabilities, Target::Activations);
+        score.multiply(scores, Target::Activations);
 
+        probabilities.resize(layout_length::<E>(count, visible));
         let mut totals = [0.0; TILE];
         for index in 0..count {
             if shadow {
                 let hidden = self.position(index);
-                probabilities[run_offset(visible, index, hidden / DEPTH) + hidden % DEPTH] = f32::NEG_INFINITY;
+                scores[run_offset::<f32>(visible, index, hidden / f32::DEPTH) + hidden % f32::DEPTH] =
+                    f32::NEG_INFINITY;
             }
-            let [total, open] = soften(probabilities, visible, index, &self.layout.open[span.start..]);
+            let [total, open] = soften(scores, visible, index, &self.layout.open[span.start..], probabilities);
             totals[index] = total;
             mass[index] = (open / total) as f32;
         }
@@ -259,11 +206,11 @@ impl Task<'_> {
             return;
         }
         let mix = Small {
-            activations: probabilities,
+            activations: &probabilities[..],
             rows: count,
             k: visible,
             weights: self.key_values.values_of(self.shape, view, span.rows(), key_head),
-            panel: COLUMNS * span.rows(),
+            panel: COLUMNS * span.rows().next_multiple_of(E::PAIR),
             n: head_size,
         };
         mix.multiply(mixed, Target::Rows { stride: head_size });
@@ -277,18 +224,33 @@ impl Task<'_> {
     }
 }
 
-/// Turns the scores of a row into exponentials; gives their sum, and the sum over open keys.
-fn soften(scores: &mut [f32], visible: usize, row: usize, open: &[f32]) -> [f64; 2] {
+/// Turns the scores of a row into exponentials, and those into what the next product is made of; gives the sum of the
+/// exponentials, and their sum over open keys.
+fn soften<E: Element>(
+    scores: &mut [f32],
+    visible: usize,
+    row: usize,
+    open: &[f32],
+    probabilities: &mut [E],
+) -> [f64; 2] {
+    const { assert!(E::DEPTH.is_multiple_of(f32::DEPTH)) };
+    let length = |run: usize| f32::DEPTH.min(visible - run * f32::DEPTH);
     let run = |run: usize| {
-        let start = run_offset(visible, row, run);
-        start..start + DEPTH.min(visible - run * DEPTH)
+        let start = run_offset::<f32>(visible, row, run);
+        start..start + length(run)
     };
-    let runs = visible.div_ceil(DEPTH);
+    let runs = visible.div_ceil(f32::DEPTH);
     let top = (0..runs).map(|index| largest(&scores[run(index)])).fold(f32::NEG_INFINITY, f32::max);
     let mut sums = [0.0, 0.0];
     for index in 0..runs {
-        let [total, part] = exponentials(&mut scores[run(index)], top, &open[index * DEPTH..]);
+        let scores = &mut scores[run(index)];
+        let [total, part] = exponentials(scores, top, &open[index * f32::DEPTH..]);
         sums = [sums[0] + total, sums[1] + part];
+        let start = run_offset::<E>(visible, row, index * f32::DEPTH / E::DEPTH) + index * f32::DEPTH % E::DEPTH;
+        let target = &mut probabilities[start..][..scores.len().next_multiple_of(E::PAIR)];
+        let (target, padding) = target.split_at_mut(scores.len());
+        E::narrow_row(scores, 1.0, target);
+        padding.fill(E::default());
     }
     sums
 }

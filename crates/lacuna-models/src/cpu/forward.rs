@@ -3,8 +3,9 @@
 use lacuna::{Observation, View};
 use rayon::prelude::*;
 
-use super::attention::{Attended, KeyValues, Shape, Want};
-use super::kernel::{DEPTH, Lines, rms_norm, silu_times};
+use super::attention::{Attended, Shape, Want};
+use super::kernel::{Lines, rms_norm, silu_times};
+use super::key_values::Context;
 use super::layout::{Layout, Selection};
 use super::matrix::{Input, Precision};
 use super::rope::Rope;
@@ -20,7 +21,11 @@ pub(crate) struct Forward {
     /// The residual stream of all rows before the last block.
     hidden: Lines<f32>,
     /// The keys and values of the last block, after a forward pass.
-    key_values: KeyValues,
+    context: Context,
+    /// All rows.
+    all: Selection,
+    /// The masked rows of views that ask for the last block's scores.
+    masked: Selection,
     work: Work,
 }
 
@@ -57,14 +62,16 @@ impl Forward {
             sizes: Sizes { hidden: architecture.hidden, mlp: architecture.mlp, epsilon: architecture.epsilon as f32 },
             rope: Rope::new(shape.head_size, architecture.rope_theta),
             hidden: Lines::new(0),
-            key_values: KeyValues::new(),
+            context: Context::new(precision),
+            all: Selection::default(),
+            masked: Selection::default(),
             work,
         }
     }
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, shape, sizes, rope, hidden, key_values, work } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, all, masked, work } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
 
@@ -73,21 +80,30 @@ impl Forward {
         let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
         hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
 
-        let all = Selection::new(layout, (0..layout.rows()).collect());
+        all.select(layout, 0..layout.rows());
         let last = weights.blocks.len() - 1;
         for (layer, block) in weights.blocks.iter().enumerate() {
             work.enter(*sizes, block, hidden, None);
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
-            block.key_value.apply(&work.input, &mut work.key_value);
-            key_values.fill(*shape, layout, rope, &work.key_value);
+            let Work { input, query, key_value, .. } = work;
+            let mut fill = || {
+                block.key_value.apply(input, key_value);
+                context.fill(*shape, layout, rope, key_value);
+            };
             if layer < last {
-                work.finish(*sizes, block, layout, &all, rope, key_values, hidden);
-                collect(&work.attended, layout, &all, views, layer, &mut seen);
-            } else if views.iter().any(|view| asks(view, layer)) {
-                let masked = masked_rows(layout, views, layer);
-                work.enter(*sizes, block, hidden, Some(&masked));
-                work.attend(block, layout, &masked, rope, key_values, Want::Mass);
-                collect(&work.attended, layout, &masked, views, layer, &mut seen);
+                query.resize(layout.rows() * block.query.matrix.n());
+                rayon::join(fill, || block.query.apply(input, query));
+                work.finish(*sizes, block, layout, all, rope, context, hidden);
+                collect(&work.attended, layout, all, views, layer, &mut seen);
+                continue;
+            }
+            fill();
+            if views.iter().any(|view| asks(view, layer)) {
+                masked.select(layout, masked_rows(layout, views, layer));
+                work.enter(*sizes, block, hidden, Some(masked));
+                work.ask(block);
+                work.attended.compute(layout, masked, rope, &work.query, context, Want::Mass);
+                collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
         seen
@@ -95,14 +111,15 @@ impl Forward {
 
     /// The output of the last block for a selection of rows.
     pub(crate) fn finish(&mut self, layout: &Layout, selection: &Selection, output: &mut Lines<f32>) {
-        let Self { weights, sizes, rope, hidden, key_values, work, .. } = self;
+        let Self { weights, sizes, rope, hidden, context, work, .. } = self;
         let block = weights.blocks.last().expect("a model has a block");
         output.resize(selection.len() * sizes.hidden);
         for (row, &source) in output.chunks_exact_mut(sizes.hidden).zip(&selection.rows) {
             row.copy_from_slice(&hidden[source * sizes.hidden..][..sizes.hidden]);
         }
         work.enter(*sizes, block, output, None);
-        work.finish(*sizes, block, layout, selection, rope, key_values, output);
+        work.ask(block);
+        work.finish(*sizes, block, layout, selection, rope, context, output);
     }
 
     /// The logits of some rows of what [`finish`](Self::finish) gave.
@@ -120,10 +137,12 @@ impl Forward {
     pub(crate) fn buffer_bytes(&self, rows: usize) -> usize {
         let block = &self.weights.blocks[0];
         let Sizes { hidden, mlp, .. } = self.sizes;
-        // Residual stream, queries, mixed values, rows being read; keys and values, before and after they are laid out.
-        let widths =
-            4 * hidden + 2 * block.key_value.matrix.n() + block.gate_up.n() + hidden.max(mlp).next_multiple_of(DEPTH);
+        // The residual stream, queries, and rows being read; keys and values; the MLP's halves.
+        let widths = 3 * hidden + block.key_value.matrix.n() + block.gate_up.n();
         rows * widths * size_of::<f32>()
+            + self.work.input.bytes(rows, hidden.max(mlp))
+            + self.context.bytes(self.shape, rows)
+            + self.shape.attended_bytes(rows)
     }
 }
 
@@ -138,22 +157,13 @@ impl Work {
         });
     }
 
-    /// Queries and attention of the rows that entered.
-    fn attend(
-        &mut self,
-        block: &Block,
-        layout: &Layout,
-        selection: &Selection,
-        rope: &Rope,
-        key_values: &KeyValues,
-        want: Want,
-    ) {
-        self.query.resize(selection.len() * block.query.matrix.n());
+    /// The queries of the rows that entered.
+    fn ask(&mut self, block: &Block) {
+        self.query.resize(self.input.rows() * block.query.matrix.n());
         block.query.apply(&self.input, &mut self.query);
-        self.attended.compute(layout, selection, rope, &self.query, key_values, want);
     }
 
-    /// Everything after keys and values: `hidden`, the rows of the selection, becomes the block's output.
+    /// Everything after queries, keys and values: `hidden`, the rows of the selection, becomes the block's output.
     #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
     fn finish(
         &mut self,
@@ -162,13 +172,13 @@ impl Work {
         layout: &Layout,
         selection: &Selection,
         rope: &Rope,
-        key_values: &KeyValues,
+        context: &Context,
         hidden: &mut [f32],
     ) {
         let Sizes { hidden: width, mlp, epsilon } = sizes;
         let rows = selection.len();
-        self.attend(block, layout, selection, rope, key_values, Want::All);
-        let Self { input, attended, gate_up, .. } = self;
+        let Self { input, query, attended, gate_up, .. } = self;
+        attended.compute(layout, selection, rope, query, context, Want::All);
         input.fill(rows, width, |index, values| attended.write_row(selection, index, values));
         block.output.multiply(input, hidden, true);
 
@@ -191,10 +201,10 @@ fn asks(view: &View<'_>, layer: usize) -> bool {
 }
 
 /// The masked rows, without shadows, of the views that ask for a layer's scores.
-fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> Selection {
-    let asking = layout.spans.iter().zip(views).filter(|(_, view)| asks(view, layer));
+fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> impl Iterator<Item = usize> {
+    let asking = layout.spans.iter().zip(views).filter(move |(_, view)| asks(view, layer));
     let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
-    Selection::new(layout, rows.filter(|&row| layout.open[row] == 0.0).collect())
+    rows.filter(|&row| layout.open[row] == 0.0)
 }
 
 /// Puts a layer's mass where it was asked for.

@@ -5,7 +5,7 @@ use lacuna::{Place, Token, View};
 use crate::{Error, Result};
 
 /// Query rows that attention computes together.
-pub(crate) const TILE: usize = 48;
+pub(crate) const TILE: usize = 24;
 
 /// All views back to back, each with its tokens first and its shadows behind them. There is no padding.
 #[derive(Default)]
@@ -46,17 +46,26 @@ impl Span {
 }
 
 impl Layout {
-    pub(crate) fn new(views: &[View<'_>], mask: Token, shifted: bool) -> Self {
-        let mut layout = Self { shifted, ..Self::default() };
+    /// A layout of no views.
+    pub(crate) fn new(shifted: bool) -> Self {
+        Self { shifted, ..Self::default() }
+    }
+
+    /// Packs `views` in place of what was packed before.
+    pub(crate) fn pack(&mut self, views: &[View<'_>], mask: Token) {
+        let Self { spans, tokens, positions, open, .. } = self;
+        spans.clear();
+        tokens.clear();
+        positions.clear();
         for view in views {
-            let start = layout.rows();
-            layout.spans.push(Span { run: view.run, start, tokens: view.tokens.len(), shadows: view.shadows.len() });
-            layout.tokens.extend(view.tokens);
-            layout.tokens.resize(start + view.tokens.len() + view.shadows.len(), mask);
-            layout.positions.extend((0..view.tokens.len()).chain(view.shadows.iter().copied()));
+            let start = tokens.len();
+            spans.push(Span { run: view.run, start, tokens: view.tokens.len(), shadows: view.shadows.len() });
+            tokens.extend(view.tokens);
+            tokens.resize(start + view.tokens.len() + view.shadows.len(), mask);
+            positions.extend((0..view.tokens.len()).chain(view.shadows.iter().copied()));
         }
-        layout.open = layout.tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }).collect();
-        layout
+        open.clear();
+        open.extend(tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
     }
 
     /// How many rows there are.
@@ -108,17 +117,19 @@ pub(crate) struct Tile {
 }
 
 impl Selection {
-    /// `rows` must ascend.
-    pub(crate) fn new(layout: &Layout, rows: Vec<usize>) -> Self {
-        let mut tiles: Vec<Tile> = Vec::new();
-        for (index, &row) in rows.iter().enumerate() {
+    /// Selects `rows`, which must ascend, in place of what was selected before.
+    pub(crate) fn select(&mut self, layout: &Layout, rows: impl Iterator<Item = usize>) {
+        let Self { rows: selected, tiles } = self;
+        selected.clear();
+        tiles.clear();
+        for row in rows {
             let (view, shadow) = layout.kind(row);
             match tiles.last_mut() {
                 Some(tile) if (tile.view, tile.shadow) == (view, shadow) && tile.count < TILE => tile.count += 1,
-                _ => tiles.push(Tile { view, shadow, first: index, count: 1 }),
+                _ => tiles.push(Tile { view, shadow, first: selected.len(), count: 1 }),
             }
+            selected.push(row);
         }
-        Self { rows, tiles }
     }
 
     /// How many rows there are.
@@ -135,9 +146,16 @@ mod tests {
         View { run: 0, tokens, attention: &[], shadows }
     }
 
+    fn packed(views: &[View<'_>], shifted: bool) -> Layout {
+        let mut layout = Layout::new(shifted);
+        layout.pack(&[view(&[1, 2], &[])], 9);
+        layout.pack(views, 9);
+        layout
+    }
+
     #[test]
     fn views_are_packed_without_padding_and_shadows_follow_their_tokens() {
-        let layout = Layout::new(&[view(&[4, 9, 9], &[1]), view(&[9, 4], &[])], 9, false);
+        let layout = packed(&[view(&[4, 9, 9], &[1]), view(&[9, 4], &[])], false);
         assert_eq!(layout.tokens, [4, 9, 9, 9, 9, 4]);
         assert_eq!(layout.positions, [0, 1, 2, 1, 0, 1]);
         assert_eq!(layout.open, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
@@ -150,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_shifted_model_predicts_from_the_row_before() {
-        let layout = Layout::new(&[view(&[4, 9, 9], &[]), view(&[9, 4], &[])], 9, true);
+        let layout = packed(&[view(&[4, 9, 9], &[]), view(&[9, 4], &[])], true);
         let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
         assert_eq!(rows, [0, 0, 1]);
         assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
@@ -159,10 +177,14 @@ mod tests {
     #[test]
     fn tiles_never_mix_views_or_kinds_and_never_exceed_their_size() {
         let tokens = vec![9; 60];
-        let layout = Layout::new(&[view(&tokens, &[3, 4]), view(&tokens[..5], &[])], 9, false);
-        let selection = Selection::new(&layout, (0..layout.rows()).collect());
+        let layout = packed(&[view(&tokens, &[3, 4]), view(&tokens[..5], &[])], false);
+        let mut selection = Selection::default();
+        selection.select(&layout, 0..layout.rows());
         let shape: Vec<_> =
             selection.tiles.iter().map(|tile| (tile.view, tile.shadow, tile.first, tile.count)).collect();
-        assert_eq!(shape, [(0, false, 0, 48), (0, false, 48, 12), (0, true, 60, 2), (1, false, 62, 5)]);
+        assert_eq!(
+            shape,
+            [(0, false, 0, 24), (0, false, 24, 24), (0, false, 48, 12), (0, true, 60, 2), (1, false, 62, 5)]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use super::kernel::{Activations, Panels, multiply};
+use super::kernel::{Activations, Panels, layout_length, multiply};
 use crate::Result;
 use crate::checkpoint::Tensor;
 
@@ -14,12 +14,16 @@ pub enum Precision {
     F32,
     /// 16-bit weights, and activations rounded to 16 bits on their way into a product.
     Bf16,
+    /// 8-bit weights in units of their row, and activations rounded to 8 bits of their own largest value on their way into a
+    /// product. An approximation; attention stays in 16 bits.
+    Int8,
 }
 
 /// A weight matrix.
 pub(crate) enum Matrix {
     F32(Panels<f32>),
     Bf16(Panels<bf16>),
+    Int8(Panels<i8>),
 }
 
 impl Matrix {
@@ -38,6 +42,7 @@ impl Matrix {
         let matrix = match precision {
             Precision::F32 => Self::F32(Panels::pack(n, k, read)?),
             Precision::Bf16 => Self::Bf16(Panels::pack(n, k, read)?),
+            Precision::Int8 => Self::Int8(Panels::pack(n, k, read)?),
         };
         tensors.iter().for_each(|(tensor, _)| tensor.release());
         Ok(matrix)
@@ -48,6 +53,7 @@ impl Matrix {
         match self {
             Self::F32(panels) => panels.n(),
             Self::Bf16(panels) => panels.n(),
+            Self::Int8(panels) => panels.n(),
         }
     }
 
@@ -56,6 +62,7 @@ impl Matrix {
         match (self, input) {
             (Self::F32(panels), Input::F32(activations)) => multiply(activations, panels, output, panels.n(), add),
             (Self::Bf16(panels), Input::Bf16(activations)) => multiply(activations, panels, output, panels.n(), add),
+            (Self::Int8(panels), Input::Int8(activations)) => multiply(activations, panels, output, panels.n(), add),
             _ => unreachable!("a model has one precision"),
         }
     }
@@ -65,6 +72,7 @@ impl Matrix {
         match self {
             Self::F32(panels) => panels.bytes(),
             Self::Bf16(panels) => panels.bytes(),
+            Self::Int8(panels) => panels.bytes(),
         }
     }
 }
@@ -89,6 +97,7 @@ impl Linear {
 pub(crate) enum Input {
     F32(Activations<f32>),
     Bf16(Activations<bf16>),
+    Int8(Activations<i8>),
 }
 
 impl Input {
@@ -97,6 +106,25 @@ impl Input {
         match precision {
             Precision::F32 => Self::F32(Activations::new()),
             Precision::Bf16 => Self::Bf16(Activations::new()),
+            Precision::Int8 => Self::Int8(Activations::new()),
+        }
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Self::F32(activations) => activations.rows(),
+            Self::Bf16(activations) => activations.rows(),
+            Self::Int8(activations) => activations.rows(),
+        }
+    }
+
+    /// Bytes that `rows` rows of `k` values take.
+    pub(crate) fn bytes(&self, rows: usize, k: usize) -> usize {
+        match self {
+            Self::F32(_) => layout_length::<f32>(rows, k) * size_of::<f32>(),
+            Self::Bf16(_) => layout_length::<bf16>(rows, k) * size_of::<bf16>(),
+            Self::Int8(_) => layout_length::<i8>(rows, k),
         }
     }
 
@@ -105,6 +133,7 @@ impl Input {
         match self {
             Self::F32(activations) => activations.fill(rows, k, write),
             Self::Bf16(activations) => activations.fill(rows, k, write),
+            Self::Int8(activations) => activations.fill(rows, k, write),
         }
     }
 }

@@ -1,36 +1,97 @@
-//! How fast products are on this machine.
+//! How much there is to compute, and how fast this machine computes.
 
+use std::convert::Infallible;
 use std::time::Instant;
 
 use half::bf16;
 
 use super::Precision;
-use super::kernel::{Activations, Element, Panels, multiply};
+use super::kernel::{Activations, Element, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, multiply};
+use crate::Architecture;
 
-/// The best rate, in GFLOP/s, of `repetitions` products of m rows, inner dimension k and n columns.
-pub fn product_gflops(precision: Precision, [m, k, n]: [usize; 3], repetitions: usize) -> f64 {
+/// Operations of one forward pass over a canvas of `length`, without reading: all blocks but the last, and its keys and
+/// values. Matrix products and attention count, a multiplication and an addition as two.
+pub fn forward_flops(architecture: &Architecture, length: usize) -> f64 {
+    let &Architecture { layers, hidden, mlp, .. } = architecture;
+    let keys_and_values = 2 * hidden * architecture.key_size();
+    let block = 2 * hidden * hidden + keys_and_values + 3 * hidden * mlp;
+    let attention = 2 * length * hidden;
+    2.0 * length as f64 * ((layers - 1) * (block + attention) + keys_and_values) as f64
+}
+
+/// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool.
+pub fn ceiling_gflops(precision: Precision) -> f64 {
     match precision {
-        Precision::F32 => measure::<f32>(m, k, n, repetitions),
-        Precision::Bf16 => measure::<bf16>(m, k, n, repetitions),
+        Precision::F32 => ceiling_f32(),
+        Precision::Bf16 => ceiling_bf16(),
+        Precision::Int8 => ceiling_i8(),
     }
 }
 
-fn measure<E: Element>(m: usize, k: usize, n: usize, repetitions: usize) -> f64 {
-    let fill = |seed: usize, values: &mut [f32]| {
-        values.iter_mut().enumerate().for_each(|(index, value)| *value = ((seed + index) % 7) as f32 - 3.0);
-    };
-    let mut activations = Activations::<E>::new();
-    activations.fill(m, k, fill);
-    let weights = Panels::<E>::pack::<()>(n, k, |column, from, values| {
-        fill(column + from, values);
-        Ok(())
-    });
-    let Ok(weights) = weights else { return 0.0 };
-    let mut output = vec![0.0; m * n];
-    let seconds = (0..repetitions).map(|_| {
-        let start = Instant::now();
-        multiply(&activations, &weights, &mut output, n, false);
-        start.elapsed().as_secs_f64()
-    });
-    2.0 * (m * k * n) as f64 / seconds.fold(f64::INFINITY, f64::min) * 1e-9
+/// A matrix product that is ready to be measured.
+pub struct Product {
+    operands: Operands,
+    output: Vec<f32>,
+    operations: f64,
+}
+
+enum Operands {
+    F32(Activations<f32>, Panels<f32>),
+    Bf16(Activations<bf16>, Panels<bf16>),
+    Int8(Activations<i8>, Panels<i8>),
+}
+
+impl Product {
+    /// A product of m rows, inner dimension k and n columns.
+    pub fn new(precision: Precision, [m, k, n]: [usize; 3]) -> Self {
+        fn operands<E: Element>(m: usize, k: usize, n: usize) -> (Activations<E>, Panels<E>) {
+            let fill = |seed: usize, values: &mut [f32]| {
+                values.iter_mut().enumerate().for_each(|(index, value)| *value = ((seed + index) % 7) as f32 - 3.0);
+            };
+            let mut activations = Activations::new();
+            activations.fill(m, k, fill);
+            let pack = |column, from, values: &mut [f32]| -> Result<(), Infallible> {
+                fill(column + from, values);
+                Ok(())
+            };
+            let Ok(weights) = Panels::pack(n, k, pack);
+            (activations, weights)
+        }
+        let operands = match precision {
+            Precision::F32 => {
+                let (activations, weights) = operands(m, k, n);
+                Operands::F32(activations, weights)
+            }
+            Precision::Bf16 => {
+                let (activations, weights) = operands(m, k, n);
+                Operands::Bf16(activations, weights)
+            }
+            Precision::Int8 => {
+                let (activations, weights) = operands(m, k, n);
+                Operands::Int8(activations, weights)
+            }
+        };
+        Self { operands, output: vec![0.0; m * n], operations: 2.0 * (m * k * n) as f64 }
+    }
+
+    /// Computes it.
+    pub fn compute(&mut self) {
+        let Self { operands, output, .. } = self;
+        match operands {
+            Operands::F32(activations, weights) => multiply(activations, weights, output, weights.n(), false),
+            Operands::Bf16(activations, weights) => multiply(activations, weights, output, weights.n(), false),
+            Operands::Int8(activations, weights) => multiply(activations, weights, output, weights.n(), false),
+        }
+    }
+
+    /// The best rate of `repetitions`, in GFLOP/s.
+    pub fn gflops(&mut self, repetitions: usize) -> f64 {
+        let seconds = (0..repetitions).map(|_| {
+            let start = Instant::now();
+            self.compute();
+            start.elapsed().as_secs_f64()
+        });
+        let best = seconds.fold(f64::INFINITY, f64::min);
+        self.operations / best * 1e-9
+    }
 }

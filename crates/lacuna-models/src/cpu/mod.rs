@@ -1,16 +1,19 @@
 //! The predictor for CPUs.
 
 mod attention;
+mod believe;
 mod forward;
 pub(crate) mod kernel;
+mod key_values;
 mod layout;
 mod matrix;
 mod measure;
 mod predictor;
 mod read;
 mod rope;
+mod scratch;
 mod weights;
 
 pub use matrix::Precision;
-pub use measure::product_gflops;
+pub use measure::{Product, ceiling_gflops, forward_flops};
 pub use predictor::{CpuPredictor, Memory};

@@ -16,7 +16,6 @@ use crate::{Checkpoint, Error, Result};
 pub struct CpuPredictor {
     description: Description,
     precision: Precision,
-    shifted: bool,
     layout: Layout,
     forward: Forward,
     reader: Reader,
@@ -49,8 +48,7 @@ impl CpuPredictor {
                 shadows: !architecture.shifted,
             },
             precision,
-            shifted: architecture.shifted,
-            layout: Layout::default(),
+            layout: Layout::new(architecture.shifted),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })
@@ -111,7 +109,7 @@ impl Predictor for CpuPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         views.iter().try_for_each(|view| self.check(view))?;
-        self.layout = Layout::new(views, self.description.mask, self.shifted);
+        self.layout.pack(views, self.description.mask);
         let Self { forward, layout, .. } = self;
         Ok(inside_the_pool(|| forward.observe(layout, views)))
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use lacuna::{Belief, Place, Previous, Row};
 use rayon::prelude::*;
 
+use super::believe::believe;
 use super::forward::Forward;
 use super::kernel::Lines;
 use super::layout::{Layout, Selection};
@@ -16,7 +17,11 @@ const CHUNK: usize = 64;
 /// What reading computes in, and what it remembers from step to step.
 #[derive(Default)]
 pub(crate) struct Reader {
+    requests: Vec<Request>,
+    needed: Vec<usize>,
+    selection: Selection,
     finished: Lines<f32>,
+    sources: Vec<usize>,
     logits: Lines<f32>,
     remembered: HashMap<(u64, usize), Previous>,
 }
@@ -29,60 +34,68 @@ impl Reader {
         layout: &Layout,
         rows: &[Row<'_>],
     ) -> lacuna::Result<Vec<Belief>> {
-        let requests = rows.iter().map(|row| Request::new(layout, row)).collect::<Result<Vec<_>>>()?;
-        let mut needed: Vec<usize> =
-            requests.iter().flat_map(|request| [Some(request.row), request.guide]).flatten().collect();
+        let Self { requests, needed, selection, finished, .. } = self;
+        requests.clear();
+        needed.clear();
+        for row in rows {
+            let request = Request::new(layout, row)?;
+            needed.extend([Some(request.row), request.guide].into_iter().flatten());
+            requests.push(request);
+        }
         needed.sort_unstable();
         needed.dedup();
-        let selection = Selection::new(layout, needed);
-        forward.finish(layout, &selection, &mut self.finished);
+        selection.select(layout, needed.iter().copied());
+        forward.finish(layout, selection, finished);
 
         let mut beliefs = Vec::with_capacity(rows.len());
-        for requests in requests.chunks(CHUNK) {
-            self.read_chunk(forward, &selection, requests, &mut beliefs)?;
+        for (first, rows) in (0..).step_by(CHUNK).zip(rows.chunks(CHUNK)) {
+            self.read_chunk(forward, first, rows, &mut beliefs)?;
         }
         Ok(beliefs)
     }
 
+    /// The beliefs at `rows`, which are those asked for from number `first` on.
     fn read_chunk(
         &mut self,
         forward: &mut Forward,
-        selection: &Selection,
-        requests: &[Request<'_>],
+        first: usize,
+        rows: &[Row<'_>],
         beliefs: &mut Vec<Belief>,
     ) -> lacuna::Result<()> {
+        let Self { requests, selection, finished, sources, logits, remembered, .. } = self;
+        let requests = &mut requests[first..first + rows.len()];
         let index = |row: usize| selection.rows.binary_search(&row).expect("every needed row is selected");
-        let guided = requests.iter().filter_map(|request| request.guide);
-        let sources: Vec<usize> = requests.iter().map(|request| request.row).chain(guided).map(index).collect();
-        forward.project(&self.finished, &sources, &mut self.logits);
-
-        let previous: Vec<Option<Previous>> = requests
-            .iter()
-            .map(|request| request.asked.remember.then(|| self.remembered.remove(&request.key)).flatten())
-            .collect();
-        let vocabulary = forward.weights.head.n();
-        let (logits, unguided) = self.logits.split_at_mut(requests.len() * vocabulary);
-        let mut guides = unguided.chunks_exact(vocabulary);
-        let guides: Vec<Option<&[f32]>> =
-            requests.iter().map(|request| request.guide.and_then(|_| guides.next())).collect();
-
-        let tasks = logits.par_chunks_exact_mut(vocabulary).zip(requests).zip(guides).zip(previous);
-        let read: Vec<(lacuna::Result<Belief>, Option<Previous>)> = tasks
-            .map(|(((logits, request), unguided), mut previous)| {
-                if let (Some(guide), Some(unguided)) = (request.asked.guide, unguided) {
-                    for (logit, unguided) in logits.iter_mut().zip(unguided) {
-                        *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
-                    }
-                }
-                let belief = request.asked.believe(logits, &mut previous);
-                (belief, previous)
-            })
-            .collect();
-        for ((belief, previous), request) in read.into_iter().zip(requests) {
-            if let Some(previous) = previous {
-                self.remembered.insert(request.key, previous);
+        sources.clear();
+        sources.extend(requests.iter().map(|request| index(request.row)));
+        for request in requests.iter_mut() {
+            if let Some(guide) = request.guide {
+                request.unguided = sources.len() - rows.len();
+                sources.push(index(guide));
             }
-            beliefs.push(belief?);
+        }
+        forward.project(finished, sources, logits);
+
+        let vocabulary = forward.weights.head.n();
+        let (logits, unguided) = logits.split_at_mut(rows.len() * vocabulary);
+        for (request, row) in requests.iter_mut().zip(rows) {
+            request.previous = row.remember.then(|| remembered.remove(&request.key)).flatten();
+        }
+        let read = |((request, row), logits): ((&mut Request, &Row<'_>), &mut [f32])| {
+            if let Some(guide) = row.guide {
+                let unguided = &unguided[request.unguided * vocabulary..][..vocabulary];
+                for (logit, unguided) in logits.iter_mut().zip(unguided) {
+                    *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
+                }
+            }
+            request.belief = Some(believe(row, logits, &mut request.previous));
+        };
+        let tasks = requests.par_iter_mut().zip(rows).zip(logits.par_chunks_exact_mut(vocabulary));
+        tasks.for_each(read);
+        for request in requests {
+            if let Some(previous) = request.previous.take() {
+                remembered.insert(request.key, previous);
+            }
+            beliefs.push(request.belief.take().expect("every row was read")?);
         }
         Ok(())
     }
@@ -90,12 +103,12 @@ impl Reader {
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
         let first = layout.row(view, Place::At(0))?;
-        let rows: Vec<usize> = (first..first + layout.spans[view].tokens).collect();
-        let selection = Selection::new(layout, rows);
-        forward.finish(layout, &selection, &mut self.finished);
-        let mut all = Vec::with_capacity(selection.len());
-        for start in (0..selection.len()).step_by(CHUNK) {
-            let rows: Vec<usize> = (start..selection.len().min(start + CHUNK)).collect();
+        self.selection.select(layout, first..first + layout.spans[view].tokens);
+        forward.finish(layout, &self.selection, &mut self.finished);
+        let length = self.selection.len();
+        let mut all = Vec::with_capacity(length);
+        for start in (0..length).step_by(CHUNK) {
+            let rows: Vec<usize> = (start..length.min(start + CHUNK)).collect();
             forward.project(&self.finished, &rows, &mut self.logits);
             all.extend(self.logits.chunks_exact(forward.weights.head.n()).map(<[f32]>::to_vec));
         }
@@ -113,18 +126,22 @@ impl Reader {
     }
 }
 
-/// A row to read, found in the layout.
-struct Request<'a> {
-    asked: &'a Row<'a>,
+/// A row to read, found in the layout, and what comes of it.
+struct Request {
     row: usize,
     guide: Option<usize>,
+    /// Which of the guiding rows of its chunk guides it, if one does.
+    unguided: usize,
     key: (u64, usize),
+    previous: Option<Previous>,
+    belief: Option<lacuna::Result<Belief>>,
 }
 
-impl<'a> Request<'a> {
-    fn new(layout: &Layout, asked: &'a Row<'a>) -> Result<Self> {
+impl Request {
+    fn new(layout: &Layout, asked: &Row<'_>) -> Result<Self> {
         let row = layout.row(asked.view, asked.place)?;
         let guide = asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?;
-        Ok(Self { asked, row, guide, key: (layout.spans[asked.view].run, asked.place.position()) })
+        let key = (layout.spans[asked.view].run, asked.place.position());
+        Ok(Self { row, guide, unguided: 0, key, previous: None, belief: None })
     }
 }

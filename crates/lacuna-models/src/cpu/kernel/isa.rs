@@ -9,7 +9,8 @@ pub(crate) enum Isa {
     Scalar,
     Avx2,
     Avx512,
-    Avx512Bf16,
+    /// AVX-512 with dot products of bf16 and of int8.
+    Avx512Dot,
 }
 
 impl Isa {
@@ -22,7 +23,7 @@ impl Isa {
     /// All that this machine has.
     #[cfg(test)]
     pub(crate) fn available() -> impl Iterator<Item = Self> {
-        [Isa::Scalar, Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16].into_iter().filter(|&isa| isa <= Isa::best())
+        [Isa::Scalar, Isa::Avx2, Isa::Avx512, Isa::Avx512Dot].into_iter().filter(|&isa| isa <= Isa::best())
     }
 }
 
@@ -34,8 +35,9 @@ fn detect() -> Isa {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
-    match (avx2, avx512, is_x86_feature_detected!("avx512bf16")) {
-        (_, true, true) => Isa::Avx512Bf16,
+    let dot = is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vnni");
+    match (avx2, avx512, dot) {
+        (_, true, true) => Isa::Avx512Dot,
         (_, true, false) => Isa::Avx512,
         (true, false, _) => Isa::Avx2,
         _ => Isa::Scalar,

@@ -3,11 +3,9 @@
 
 use rayon::prelude::*;
 
-use super::{
-    Activations, COLUMNS, DEPTH, Element, Isa, Output, Panels, ROWS, WORTH_A_THREAD, layout_length, run_offset,
-};
+use super::{Activations, COLUMNS, Element, Isa, Output, Panels, ROWS, WORTH_A_THREAD, layout_length, run_offset};
 
-/// Rows of a task: with a run of [`DEPTH`] they fill a fifth of the second cache.
+/// Most rows of a task: with a run of [`Element::DEPTH`] they fill a tenth of the second cache.
 const TASK_ROWS: usize = 16 * ROWS;
 /// Most panels of a task.
 const TASK_PANELS: usize = 8;
@@ -39,18 +37,19 @@ pub(super) fn multiply_with<E: Element>(
     let panels = n.div_ceil(COLUMNS);
     let threads = rayon::current_num_threads();
     let row_tasks = m.div_ceil(TASK_ROWS);
-    let group = (panels * row_tasks / (4 * threads)).clamp(1, TASK_PANELS);
+    let task_rows = m.div_ceil(row_tasks.max(1)).next_multiple_of(ROWS);
+    let group = (panels * row_tasks / (8 * threads)).clamp(1, TASK_PANELS);
     let tasks = row_tasks * panels.div_ceil(group);
 
     let tile = E::tile(isa);
     let output = Shared(output.as_mut_ptr());
     let run_task = |task: usize| {
         let output = &output;
-        let rows = task % row_tasks * TASK_ROWS..m.min((task % row_tasks + 1) * TASK_ROWS);
+        let rows = task % row_tasks * task_rows..m.min((task % row_tasks + 1) * task_rows);
         let panels = task / row_tasks * group..panels.min((task / row_tasks + 1) * group);
-        for run in 0..k.div_ceil(DEPTH) {
+        for run in 0..k.div_ceil(E::DEPTH) {
             for panel in panels.clone() {
-                let weights = weights.run(panel, run);
+                let (weights, depth) = weights.run(panel, run);
                 for row in rows.clone().step_by(ROWS) {
                     let tile_output = Output {
                         start: output.0.wrapping_add(row * stride + panel * COLUMNS),
@@ -62,7 +61,7 @@ pub(super) fn multiply_with<E: Element>(
                     let activations = activations.run(row, run);
                     // SAFETY: both runs are whole; the tile lies in the output, which the assertion above made large enough;
                     // no two tasks have a tile in common; the instructions are no more than the best of this machine.
-                    unsafe { tile(activations.as_ptr(), weights.as_ptr(), weights.len() / COLUMNS, tile_output) };
+                    unsafe { tile(activations.as_ptr(), weights.as_ptr(), depth, tile_output) };
                 }
             }
         }
@@ -87,51 +86,55 @@ pub(crate) enum Target {
         /// From row to row.
         stride: usize,
     },
-    /// Laid out as activations of the next product.
+    /// Laid out as activations of the next product, in f32.
     Activations,
 }
 
 /// A product that is small enough for one thread: attention's, for one head and a few rows.
-pub(crate) struct Small<'a> {
+pub(crate) struct Small<'a, E> {
     /// `rows` rows of `k` values, laid out as activations.
-    pub(crate) activations: &'a [f32],
+    pub(crate) activations: &'a [E],
     pub(crate) rows: usize,
     pub(crate) k: usize,
     /// Panels that may hold more than `k`.
-    pub(crate) weights: &'a [f32],
+    pub(crate) weights: &'a [E],
     /// From panel to panel.
     pub(crate) panel: usize,
     /// How many columns to compute.
     pub(crate) n: usize,
 }
 
-impl Small<'_> {
+impl<E: Element> Small<'_, E> {
     /// `output = activations · weights`.
     pub(crate) fn multiply(&self, output: &mut [f32], target: Target) {
         let &Self { activations, rows, k, weights, panel: panel_length, n } = self;
         let (stride, needed) = match target {
             Target::Rows { stride } => (stride, if rows == 0 { 0 } else { (rows - 1) * stride + n }),
-            Target::Activations => (DEPTH, layout_length(rows, n)),
+            Target::Activations => (f32::DEPTH, layout_length::<f32>(rows, n)),
         };
         let panels = n.div_ceil(COLUMNS);
-        assert!(activations.len() >= layout_length(rows, k), "too few activations");
-        assert!(k * COLUMNS <= panel_length && panels * panel_length <= weights.len(), "too few weights");
+        assert!(!E::SCALED, "these panels have no trailers");
+        assert!(activations.len() >= layout_length::<E>(rows, k), "too few activations");
+        assert!(
+            k.next_multiple_of(E::PAIR) * COLUMNS <= panel_length && panels * panel_length <= weights.len(),
+            "too few weights"
+        );
         assert!(
             needed <= output.len() && (n <= stride || matches!(target, Target::Activations)),
             "the output is too small"
         );
 
-        let tile = f32::tile(Isa::best());
+        let tile = E::tile(Isa::best());
         for panel in 0..panels {
             let column = panel * COLUMNS;
             for row in (0..rows).step_by(ROWS) {
                 let start = match target {
                     Target::Rows { stride } => row * stride + column,
-                    Target::Activations => run_offset(n, row, column / DEPTH) + column % DEPTH,
+                    Target::Activations => run_offset::<f32>(n, row, column / f32::DEPTH) + column % f32::DEPTH,
                 };
-                for run in 0..k.div_ceil(DEPTH) {
-                    let weights = weights[panel * panel_length + run * DEPTH * COLUMNS..].as_ptr();
-                    let activations = activations[run_offset(k, row, run)..].as_ptr();
+                for run in 0..k.div_ceil(E::DEPTH) {
+                    let weights = weights[panel * panel_length + run * E::DEPTH * COLUMNS..].as_ptr();
+                    let activations = activations[run_offset::<E>(k, row, run)..].as_ptr();
                     let tile_output = Output {
                         start: output.as_mut_ptr().wrapping_add(start),
                         stride,
@@ -139,8 +142,9 @@ impl Small<'_> {
                         columns: COLUMNS.min(n - column),
                         add: run > 0,
                     };
+                    let depth = E::DEPTH.min(k - run * E::DEPTH).next_multiple_of(E::PAIR);
                     // SAFETY: the assertions above made all three long enough; `best` is what the machine has.
-                    unsafe { tile(activations, weights, DEPTH.min(k - run * DEPTH), tile_output) };
+                    unsafe { tile(activations, weights, depth, tile_output) };
                 }
             }
         }

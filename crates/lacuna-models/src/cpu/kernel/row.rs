@@ -4,7 +4,7 @@
 
 use super::isa::for_each_isa;
 
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 for_each_isa! {
     /// `output = row / sqrt(mean(row²) + epsilon) · weight`.
@@ -58,8 +58,9 @@ for_each_isa! {
 for_each_isa! {
     /// The largest value; NaN is passed over.
     fn largest(row: &[f32]) -> f32 {
-        let mut lanes = [f32::NEG_INFINITY; LANES];
-        let (chunks, tail) = row.as_chunks::<LANES>();
+        // More lanes than a register has: each comparison waits for the one before it in its lane.
+        let mut lanes = [f32::NEG_INFINITY; 4 * LANES];
+        let (chunks, tail) = row.as_chunks::<{ 4 * LANES }>();
         for chunk in chunks {
             for (lane, &value) in lanes.iter_mut().zip(chunk) {
                 *lane = if value > *lane { value } else { *lane };
@@ -69,6 +70,23 @@ for_each_isa! {
             *lane = if value > *lane { value } else { *lane };
         }
         lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+for_each_isa! {
+    /// The largest absolute value; NaN is passed over.
+    fn magnitude(row: &[f32]) -> f32 {
+        let mut lanes = [0.0f32; LANES];
+        let (chunks, tail) = row.as_chunks::<LANES>();
+        for chunk in chunks {
+            for (lane, &value) in lanes.iter_mut().zip(chunk) {
+                *lane = if value.abs() > *lane { value.abs() } else { *lane };
+            }
+        }
+        for (lane, &value) in lanes.iter_mut().zip(tail) {
+            *lane = if value.abs() > *lane { value.abs() } else { *lane };
+        }
+        lanes.into_iter().fold(0.0, f32::max)
     }
 }
 
@@ -112,7 +130,7 @@ fn total(lanes: &[f32; LANES]) -> f64 {
 ///
 /// exp(x) = 2ⁿ · exp(r) with |r| ≤ ln 2 / 2 and the polynomial of Cephes' `expf` for exp(r).
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to the nearest integer, which then stands in the low bits.
     const ROUND: f32 = 12_582_912.0;
     const LN_2_HIGH: f32 = 0.693_359_4;

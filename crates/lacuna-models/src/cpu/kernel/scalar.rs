@@ -3,8 +3,8 @@
 
 use half::bf16;
 
-use super::element::Output;
-use super::{COLUMNS, DEPTH};
+use super::element::{Element, Output};
+use super::{COLUMNS, ROWS};
 
 /// # Safety
 /// See [`super::element::Tile`].
@@ -13,8 +13,9 @@ pub(super) unsafe fn tile_f32(activations: *const f32, weights: *const f32, dept
         let mut sums = [0.0; COLUMNS];
         for k in 0..depth {
             // SAFETY: `row` and `k` are within what the caller promises.
-            let (a, b) =
-                unsafe { (*activations.add(row * DEPTH + k), &*weights.add(k * COLUMNS).cast::<[f32; COLUMNS]>()) };
+            let (a, b) = unsafe {
+                (*activations.add(row * f32::DEPTH + k), &*weights.add(k * COLUMNS).cast::<[f32; COLUMNS]>())
+            };
             for (sum, b) in sums.iter_mut().zip(b) {
                 *sum += a * b;
             }
@@ -33,7 +34,7 @@ pub(super) unsafe fn tile_bf16(activations: *const bf16, weights: *const bf16, d
             // SAFETY: `row` and `k` are within what the caller promises, and `depth` is even.
             let (a, b) = unsafe {
                 (
-                    &*activations.add(row * DEPTH + k).cast::<[bf16; 2]>(),
+                    &*activations.add(row * bf16::DEPTH + k).cast::<[bf16; 2]>(),
                     &*weights.add(k * COLUMNS).cast::<[[bf16; 2]; COLUMNS]>(),
                 )
             };
@@ -50,6 +51,40 @@ pub(super) unsafe fn tile_bf16(activations: *const bf16, weights: *const bf16, d
 
 fn widen(value: bf16) -> f32 {
     f32::from_bits(u32::from(value.to_bits()) << 16)
+}
+
+/// # Safety
+/// See [`super::element::Tile`].
+pub(super) unsafe fn tile_i8(activations: *const i8, weights: *const i8, depth: usize, output: Output) {
+    for row in 0..output.rows {
+        // SAFETY: the caller promises both trailers.
+        let (mut sums, units, row_unit) = unsafe {
+            let trailer = weights.add(depth * COLUMNS);
+            (
+                trailer.cast::<[i32; COLUMNS]>().read_unaligned(),
+                trailer.cast::<[f32; COLUMNS]>().add(1).read_unaligned(),
+                activations.add(ROWS * i8::DEPTH).cast::<f32>().add(row).read_unaligned(),
+            )
+        };
+        for k in (0..depth).step_by(4) {
+            // SAFETY: `row` and `k` are within what the caller promises, and `depth` is a multiple of 4.
+            let (a, b) = unsafe {
+                (
+                    &*activations.add(row * i8::DEPTH + k).cast::<[u8; 4]>(),
+                    &*weights.add(k * COLUMNS).cast::<[[i8; 4]; COLUMNS]>(),
+                )
+            };
+            for (sum, b) in sums.iter_mut().zip(b) {
+                *sum += a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum::<i32>();
+            }
+        }
+        let mut scaled = [0.0; COLUMNS];
+        for column in 0..COLUMNS {
+            scaled[column] = sums[column] as f32 * units[column] * row_unit;
+        }
+        // SAFETY: the caller owns the output.
+        unsafe { store(&scaled, row, output) };
+    }
 }
 
 /// # Safety

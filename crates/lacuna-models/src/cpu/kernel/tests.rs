@@ -48,6 +48,18 @@ impl Case {
         output
     }
 
+    fn row_is_the_same_alone<E: Element>(&self, isa: Isa, row: usize) -> bool {
+        let (mut activations, weights) = self.operands::<E>();
+        let mut together = vec![0.0; self.m * self.n];
+        multiply_with(isa, &activations, &weights, &mut together, self.n, false);
+        activations.fill(1, self.k, |_, values| {
+            values.iter_mut().enumerate().for_each(|(k, value)| *value = self.activation(row, k));
+        });
+        let mut alone = vec![0.0; self.n];
+        multiply_with(isa, &activations, &weights, &mut alone, self.n, false);
+        together[row * self.n..(row + 1) * self.n] == alone[..]
+    }
+
     fn exact(&self, narrow: fn(f32) -> f64, add: bool) -> Vec<f64> {
         let sum = |row, column| -> f64 {
             (0..self.k).map(|k| narrow(self.activation(row, k)) * narrow(self.weight(column, k))).sum()
@@ -80,19 +92,24 @@ proptest! {
     }
 
     #[test]
+    fn every_int8_kernel_gives_the_same_bits_and_nearly_the_product(m in 1usize..40, n in 1usize..100, k in 1usize..1200) {
+        let case = Case { m, n, k };
+        let plain = case.product::<i8>(Isa::Scalar, true);
+        // Each factor is off by at most half of 1/127.
+        let error = worst(&plain, &case.exact(f64::from, true));
+        prop_assert!(error < 0.02 * (k as f64).sqrt() + 0.01, "int8 is off by {error:e}");
+        for isa in Isa::available() {
+            prop_assert_eq!(&case.product::<i8>(isa, true), &plain, "{:?}", isa);
+        }
+    }
+
+    #[test]
     fn a_row_does_not_depend_on_its_company(m in 2usize..60, n in 1usize..100, k in 1usize..600, pick in 0usize..60) {
-        let row = pick % m;
         let case = Case { m, n, k };
         for isa in Isa::available() {
-            let (mut activations, weights) = case.operands::<f32>();
-            let mut together = vec![0.0; m * n];
-            multiply_with(isa, &activations, &weights, &mut together, n, false);
-            activations.fill(1, k, |_, values| {
-                values.iter_mut().enumerate().for_each(|(k, value)| *value = case.activation(row, k));
-            });
-            let mut alone = vec![0.0; n];
-            multiply_with(isa, &activations, &weights, &mut alone, n, false);
-            prop_assert_eq!(&together[row * n..(row + 1) * n], &alone[..]);
+            prop_assert!(case.row_is_the_same_alone::<f32>(isa, pick % m));
+            prop_assert!(case.row_is_the_same_alone::<bf16>(isa, pick % m));
+            prop_assert!(case.row_is_the_same_alone::<i8>(isa, pick % m));
         }
     }
 
@@ -100,9 +117,9 @@ proptest! {
     fn small_products_are_the_same_as_large_ones(m in 1usize..50, n in 1usize..600, k in 1usize..600) {
         let case = Case { m, n, k };
         let whole = case.product::<f32>(Isa::best(), false);
-        let mut activations = vec![0.0; layout_length(m, k)];
+        let mut activations = vec![0.0; layout_length::<f32>(m, k)];
         for (row, index) in (0..m).flat_map(|row| (0..k).map(move |index| (row, index))) {
-            activations[run_offset(k, row, index / DEPTH) + index % DEPTH] = case.activation(row, index);
+            activations[run_offset::<f32>(k, row, index / f32::DEPTH) + index % f32::DEPTH] = case.activation(row, index);
         }
         // Panels with room for more than k values.
         let panel = (k + 3) * COLUMNS;
@@ -114,11 +131,11 @@ proptest! {
         let mut rows = vec![0.0; m * n];
         small.multiply(&mut rows, Target::Rows { stride: n });
         prop_assert_eq!(&rows, &whole);
-        let mut laid_out = vec![0.0; layout_length(m, n)];
+        let mut laid_out = vec![0.0; layout_length::<f32>(m, n)];
         small.multiply(&mut laid_out, Target::Activations);
         for (index, &value) in whole.iter().enumerate() {
             let (row, column) = (index / n, index % n);
-            prop_assert_eq!(laid_out[run_offset(n, row, column / DEPTH) + column % DEPTH], value);
+            prop_assert_eq!(laid_out[run_offset::<f32>(n, row, column / f32::DEPTH) + column % f32::DEPTH], value);
         }
     }
 
@@ -126,7 +143,7 @@ proptest! {
     fn narrowing_a_row_is_rounding_each_value(bits in prop::collection::vec(any::<u32>(), 1..70)) {
         let row: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
         let mut narrow = vec![bf16::ZERO; row.len()];
-        bf16::narrow_row(&row, &mut narrow);
+        bf16::narrow_row(&row, 1.0, &mut narrow);
         for (value, narrow) in row.iter().zip(narrow) {
             prop_assert_eq!(narrow.to_bits(), bf16::from_f32(*value).to_bits());
         }

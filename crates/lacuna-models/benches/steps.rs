@@ -1,0 +1,72 @@
+//! Forward passes and reading on the small shape: `cargo bench -p lacuna-models --bench steps`.
+
+use divan::Bencher;
+use lacuna::{Draw, Lens, Place, Predictor, Row, Source, Token, View};
+use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape};
+
+const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
+const LENGTHS: [usize; 3] = [128, 256, 1024];
+
+fn main() {
+    divan::main();
+}
+
+fn model(precision: Precision) -> CpuPredictor {
+    let checkpoint = Checkpoint::random(Shape::Small).expect("the shape is sound");
+    CpuPredictor::load(&checkpoint, Some(precision)).expect("random weights are finite")
+}
+
+/// A canvas whose second half is masked.
+fn canvas(model: &CpuPredictor, length: usize) -> Vec<Token> {
+    let mask = model.description().mask;
+    (0..length).map(|i| if i < length / 2 { i as Token } else { mask }).collect()
+}
+
+#[divan::bench(args = LENGTHS)]
+fn observe_bf16(bencher: Bencher<'_, '_>, length: usize) {
+    observe(bencher, Precision::Bf16, length, &[]);
+}
+
+#[divan::bench(args = LENGTHS)]
+fn observe_bf16_with_scores(bencher: Bencher<'_, '_>, length: usize) {
+    observe(bencher, Precision::Bf16, length, &[Source { layer: 1, heads: Vec::new() }]);
+}
+
+#[divan::bench(args = PRECISIONS)]
+fn observe_256(bencher: Bencher<'_, '_>, precision: Precision) {
+    observe(bencher, precision, 256, &[]);
+}
+
+fn observe(bencher: Bencher<'_, '_>, precision: Precision, length: usize, attention: &[Source]) {
+    let mut model = model(precision);
+    let tokens = canvas(&model, length);
+    bencher.bench_local(|| model.observe(&[View { run: 0, tokens: &tokens, attention, shadows: &[] }]));
+}
+
+#[divan::bench(args = [1, 8, 32, 128])]
+fn read_bf16(bencher: Bencher<'_, '_>, rows: usize) {
+    read(bencher, rows, false);
+}
+
+#[divan::bench(args = [1, 8, 32, 128])]
+fn read_bf16_and_compare(bencher: Bencher<'_, '_>, rows: usize) {
+    read(bencher, rows, true);
+}
+
+fn read(bencher: Bencher<'_, '_>, rows: usize, remember: bool) {
+    let mut model = model(Precision::Bf16);
+    let tokens = canvas(&model, 256);
+    model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }]).expect("the canvas is sound");
+    let lens = Lens { suppressed: vec![model.description().mask], ..Lens::default() };
+    let row = |position| Row {
+        view: 0,
+        place: Place::At(position),
+        lens: &lens,
+        draw: Draw::new(0, 0, position),
+        witness: None,
+        guide: None,
+        remember,
+    };
+    let rows: Vec<Row<'_>> = (128..128 + rows).map(row).collect();
+    bencher.bench_local(|| model.read(&rows));
+}

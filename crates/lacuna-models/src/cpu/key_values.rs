@@ -1,0 +1,158 @@
+//! The keys and values that attention looks at.
+
+use half::bf16;
+use rayon::prelude::*;
+
+use super::attention::Shape;
+use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index, rotate};
+use super::layout::{Layout, Span};
+use super::matrix::Precision;
+use super::rope::Rope;
+use super::scratch::{Scratch, Scratched};
+
+/// Keys and values in what attention is computed in: f32 if products are, else bf16.
+pub(crate) enum Context {
+    F32(KeyValues<f32>),
+    Bf16(KeyValues<bf16>),
+}
+
+impl Context {
+    pub(crate) fn new(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32(KeyValues::new()),
+            Precision::Bf16 | Precision::Int8 => Self::Bf16(KeyValues::new()),
+        }
+    }
+
+    /// Takes rows of keys and values, one after the other in each row; the keys are rotated on the way.
+    pub(crate) fn fill(&mut self, shape: Shape, layout: &Layout, rope: &Rope, rows: &[f32]) {
+        match self {
+            Self::F32(key_values) => key_values.fill(shape, layout, rope, rows),
+            Self::Bf16(key_values) => key_values.fill(shape, layout, rope, rows),
+        }
+    }
+
+    /// Bytes that `rows` rows take.
+    pub(crate) fn bytes(&self, shape: Shape, rows: usize) -> usize {
+        match self {
+            Self::F32(_) => shape.key_value_bytes::<f32>(rows),
+            Self::Bf16(_) => shape.key_value_bytes::<bf16>(rows),
+        }
+    }
+}
+
+/// The keys and values of one block for all views, laid out for the kernels.
+pub(crate) struct KeyValues<E> {
+    keys: Lines<E>,
+    values: Lines<E>,
+    /// Where each view begins in both.
+    starts: Vec<(usize, usize)>,
+}
+
+impl<E: Scratched> KeyValues<E> {
+    fn new() -> Self {
+        Self { keys: Lines::new(0), values: Lines::new(0), starts: Vec::new() }
+    }
+
+    fn fill(&mut self, shape: Shape, layout: &Layout, rope: &Rope, rows: &[f32]) {
+        let heads = shape.key_value_heads;
+        self.starts.clear();
+        let mut end = (0, 0);
+        for span in &layout.spans {
+            self.starts.push(end);
+            end = (end.0 + heads * shape.keys(span.rows()), end.1 + heads * shape.values::<E>(span.rows()));
+        }
+        self.keys.resize(end.0);
+        self.values.resize(end.1);
+        let parallel = rows.len() * TOUCH >= WORTH_A_THREAD;
+        let fill = Fill { shape, layout, rope, rows, parallel };
+        fill.spans(&layout.spans, &mut self.keys, &mut self.values);
+    }
+
+    pub(crate) fn keys_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[E] {
+        &self.keys[self.starts[view].0 + head * shape.keys(rows)..][..shape.keys(rows)]
+    }
+
+    pub(crate) fn values_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[E] {
+        let length = shape.values::<E>(rows);
+        &self.values[self.starts[view].1 + head * length..][..length]
+    }
+}
+
+/// Laying out keys and values.
+struct Fill<'a> {
+    shape: Shape,
+    layout: &'a Layout,
+    rope: &'a Rope,
+    rows: &'a [f32],
+    parallel: bool,
+}
+
+impl Fill<'_> {
+    /// Some views, whose keys and values are these.
+    fn spans<E: Scratched>(&self, spans: &[Span], keys: &mut [E], values: &mut [E]) {
+        let (shape, heads) = (self.shape, self.shape.key_value_heads);
+        if let [span] = spans {
+            let (key_length, value_length) = (shape.keys(span.rows()), shape.values::<E>(span.rows()));
+            let fill = |(head, (keys, values)): (usize, (&mut [E], &mut [E]))| self.head(span, head, keys, values);
+            if self.parallel {
+                let tasks = keys.par_chunks_exact_mut(key_length).zip(values.par_chunks_exact_mut(value_length));
+                tasks.enumerate().for_each(fill);
+            } else {
+                keys.chunks_exact_mut(key_length).zip(values.chunks_exact_mut(value_length)).enumerate().for_each(fill);
+            }
+        } else if !spans.is_empty() {
+            let (first, rest) = spans.split_at(spans.len() / 2);
+            let (key_count, value_count) = first.iter().fold((0, 0), |(keys, values), span| {
+                (keys + heads * shape.keys(span.rows()), values + heads * shape.values::<E>(span.rows()))
+            });
+            let (first_keys, rest_keys) = keys.split_at_mut(key_count);
+            let (first_values, rest_values) = values.split_at_mut(value_count);
+            let mut do_first = || self.spans(first, first_keys, first_values);
+            let mut do_rest = || self.spans(rest, rest_keys, rest_values);
+            if self.parallel {
+                rayon::join(do_first, do_rest);
+            } else {
+                do_first();
+                do_rest();
+            }
+        }
+    }
+
+    /// One head of one view.
+    fn head<E: Scratched>(&self, span: &Span, head: usize, keys: &mut [E], values: &mut [E]) {
+        let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
+        let (rows, width) = (span.rows(), 2 * heads * size);
+        let panel_rows = rows.next_multiple_of(E::PAIR);
+        E::with_scratch(|scratch| {
+            let Scratch { rotated, narrow, .. } = scratch;
+            rotated.resize(size);
+            narrow.resize(size);
+            for index in 0..rows {
+                let row = &self.rows[(span.start + index) * width..][..width];
+                let (cosines, sines) = self.rope.at(self.layout.positions[span.start + index]);
+                rotate(&row[head * size..][..size], cosines, sines, 1.0, rotated);
+                E::narrow_row(rotated, 1.0, narrow);
+                let panel = &mut keys[index / COLUMNS * COLUMNS * size..][..COLUMNS * size];
+                let column = index % COLUMNS * E::PAIR;
+                for (pairs, pair) in panel.chunks_exact_mut(COLUMNS * E::PAIR).zip(narrow.chunks_exact(E::PAIR)) {
+                    pairs[column..column + E::PAIR].copy_from_slice(pair);
+                }
+                E::narrow_row(&row[(heads + head) * size..][..size], 1.0, narrow);
+                for (part, value) in narrow.chunks(COLUMNS).enumerate() {
+                    let start = (part * panel_rows + index / E::PAIR * E::PAIR) * COLUMNS;
+                    let pairs = values[start..][..COLUMNS * E::PAIR].chunks_exact_mut(E::PAIR);
+                    pairs.zip(value).for_each(|(pair, value)| pair[index % E::PAIR] = *value);
+                }
+            }
+            // What fills the last pair up is multiplied by zero, and must be a number for that.
+            for index in rows..panel_rows {
+                for part in 0..size.div_ceil(COLUMNS) {
+                    for column in 0..COLUMNS {
+                        values[part * panel_rows * COLUMNS + panel_index::<E>(index, column)] = E::default();
+                    }
+                }
+            }
+        });
+    }
+}
