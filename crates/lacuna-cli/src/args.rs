@@ -1,12 +1,12 @@
-//! Every flag of the command line, with the text that explains it.
+//! The commands, and the flags that several of them share.
 
 use std::path::PathBuf;
 
-use crate::commands::{Eval, Grade, Report, Tune};
-use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
-use lacuna_models::{Layers, Request, Shape};
+use lacuna_models::{Layers, Request};
+
+use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Tune};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -45,178 +45,6 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Explain the strategies and how to combine them
     Strategies,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  lacuna generate \"Tom has 3 boxes of 12 apples and eats 5. How many are left?\"
-  lacuna generate --strategy confidence --gen-length 128 --block-length 32 \"...\"
-  lacuna generate --model LLaDA-8B-Instruct --strategy dos+eb --layer 4 \"...\"
-  lacuna generate --jsonl prompts.jsonl --format json > runs.jsonl
-  lacuna generate --prompt-tokens 1,2,3 --format json")]
-pub(crate) struct Generate {
-    /// Prompts to answer, each on its own; '-' reads one from standard input
-    #[arg(value_name = "PROMPT")]
-    pub(crate) prompts: Vec<String>,
-    /// Another way to give a prompt; may be repeated
-    #[arg(long = "prompt", value_name = "TEXT")]
-    pub(crate) prompt_flags: Vec<String>,
-    /// A prompt as raw token ids, to which no template is added; may be repeated
-    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
-    pub(crate) prompt_tokens: Vec<Tokens>,
-    /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
-    /// {"prompt_tokens": [...]}; its "id", if any, comes back in the output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) jsonl: Option<PathBuf>,
-    /// Give the prompt to the model as it is, without its chat template
-    #[arg(long)]
-    pub(crate) raw: bool,
-    /// A system message to put before the prompt
-    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
-    pub(crate) system: Option<String>,
-    /// How many tokens to generate [default: the model's own, else 128]
-    #[arg(long, value_name = "N")]
-    pub(crate) gen_length: Option<usize>,
-    /// How many prompts share a forward pass; the answers are the same for any number
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
-    pub(crate) batch: usize,
-    #[command(flatten)]
-    pub(crate) decoding: Decoding,
-    #[command(flatten)]
-    pub(crate) model: Model,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too.
-
-Examples:
-  lacuna fill --prompt \"Sara has 24 pens and gives 9 away. How many are left?\" \"Sara still has <gap:5> = 15 pens.\"
-  lacuna fill \"def square(x):<gap:8>x * x\"
-  lacuna fill - < text-with-gaps.txt")]
-pub(crate) struct Fill {
-    /// The text with its gaps; '-' reads it from standard input
-    #[arg(value_name = "TEXT", required_unless_present = "tokens")]
-    pub(crate) text: Option<String>,
-    /// The canvas as raw token ids, the mask token where a gap is
-    #[arg(long, value_name = "IDS", value_parser = parse_tokens, conflicts_with_all = ["text", "prompt"])]
-    pub(crate) tokens: Option<Tokens>,
-    /// A prompt to which the text is the answer; it gets the model's chat template
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) prompt: Option<String>,
-    /// Let gaps end the text (end-of-text tokens), instead of filling them to the end
-    #[arg(long)]
-    pub(crate) allow_eos: bool,
-    #[command(flatten)]
-    pub(crate) decoding: Decoding,
-    #[command(flatten)]
-    pub(crate) model: Model,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Args)]
-pub(crate) struct Compare {
-    /// The prompt; '-' reads it from standard input
-    pub(crate) prompt: String,
-    /// The strategies to compare
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',', default_value = "dos+eb,confidence+eb,random")]
-    pub(crate) strategies: Vec<String>,
-    /// How many tokens to generate [default: the model's own, else 128]
-    #[arg(long, value_name = "N")]
-    pub(crate) gen_length: Option<usize>,
-    /// Give the prompt to the model as it is, without its chat template
-    #[arg(long)]
-    pub(crate) raw: bool,
-    #[command(flatten)]
-    pub(crate) decoding: Decoding,
-    #[command(flatten)]
-    pub(crate) model: Model,
-    /// How to print the results
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Args)]
-pub(crate) struct Replay {
-    /// The recorded lines ('-': standard input)
-    pub(crate) file: PathBuf,
-    /// The model whose tokenizer turns the tokens into text [default: the embedded model]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) model: Option<PathBuf>,
-    /// Draw the first run as a picture instead
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Milliseconds between steps on a terminal
-    #[arg(long, value_name = "MS", default_value_t = 60)]
-    pub(crate) delay: u64,
-}
-
-#[derive(Args)]
-pub(crate) struct Probe {
-    /// The canvas as token ids, the mask token where undecided
-    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
-    pub(crate) tokens: Tokens,
-    #[command(flatten)]
-    pub(crate) model: Model,
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Args)]
-pub(crate) struct Inspect {
-    #[command(flatten)]
-    pub(crate) model: Model,
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
-The model has random weights, which are made in memory. Half of the canvas is prompt; what is measured is the first step of
-a run, in which the whole block is masked. All times are those of the best repetition.
-
-Examples:
-  lacuna bench --shape medium --strategy dos
-  lacuna bench --shape medium --strategy confidence --block-length 64
-  lacuna bench --shape mini --batch 16 --format json")]
-pub(crate) struct Bench {
-    /// The shape of the model
-    #[arg(long, value_name = "NAME", default_value = "mini",
-        value_parser = PossibleValuesParser::new(Shape::ALL.map(Shape::name)))]
-    pub(crate) shape: String,
-    /// The precision of weights and matrix products
-    #[arg(long, value_enum, default_value_t = Precision::Bf16)]
-    pub(crate) precision: Precision,
-    /// How many threads to use [default: all cores]
-    #[arg(long, value_name = "N", value_parser = few)]
-    pub(crate) threads: Option<usize>,
-    /// How many positions a canvas has, with its prompt
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
-    pub(crate) length: usize,
-    /// How many positions the block has that is decoded
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = positive)]
-    pub(crate) block_length: usize,
-    /// The strategy whose step is measured
-    #[arg(long, value_name = "NAME", default_value = "dos")]
-    pub(crate) strategy: String,
-    /// dos: the layer whose attention is used [default: a sixth of the way up]
-    #[arg(long, value_name = "N")]
-    pub(crate) layer: Option<usize>,
-    /// How many canvases share a forward pass
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
-    pub(crate) batch: usize,
-    /// How many steps to measure
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
-    pub(crate) repetitions: usize,
-    /// How to print the result
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
 }
 
 #[derive(Args)]
@@ -421,7 +249,7 @@ pub(crate) enum Cache {
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens(pub(crate) Vec<Token>);
 
-fn parse_tokens(text: &str) -> Result<Tokens, String> {
+pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     let id = |part: &str| part.trim().parse().map_err(|_| format!("'{}' is not a token id", part.trim()));
     let ids: Result<Vec<Token>, String> = text.split(',').map(id).collect();
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use lacuna::{
     Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View, split,
 };
@@ -10,8 +12,51 @@ use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape, ceiling_gflops, 
 use serde::Serialize;
 
 use super::print;
-use crate::args::{Bench, Format};
+use crate::args::{self, Format, few, positive};
 use crate::engine::start_threads;
+
+#[derive(Args)]
+#[command(after_help = "\
+The model has random weights, which are made in memory. Half of the canvas is prompt; what is measured is the first step of
+a run, in which the whole block is masked. All times are those of the best repetition.
+
+Examples:
+  lacuna bench --shape medium --strategy dos
+  lacuna bench --shape medium --strategy confidence --block-length 64
+  lacuna bench --shape mini --batch 16 --format json")]
+pub(crate) struct Bench {
+    /// The shape of the model
+    #[arg(long, value_name = "NAME", default_value = "mini",
+        value_parser = PossibleValuesParser::new(Shape::ALL.map(Shape::name)))]
+    shape: String,
+    /// The precision of weights and matrix products
+    #[arg(long, value_enum, default_value_t = args::Precision::Bf16)]
+    precision: args::Precision,
+    /// How many threads to use [default: all cores]
+    #[arg(long, value_name = "N", value_parser = few)]
+    threads: Option<usize>,
+    /// How many positions a canvas has, with its prompt
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
+    length: usize,
+    /// How many positions the block has that is decoded
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = positive)]
+    block_length: usize,
+    /// The strategy whose step is measured
+    #[arg(long, value_name = "NAME", default_value = "dos")]
+    strategy: String,
+    /// dos: the layer whose attention is used [default: a sixth of the way up]
+    #[arg(long, value_name = "N")]
+    layer: Option<usize>,
+    /// How many canvases share a forward pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    batch: usize,
+    /// How many steps to measure
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
+    repetitions: usize,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 #[derive(Serialize)]
 struct Report {

@@ -3,14 +3,37 @@
 use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use lacuna::Predictor;
 use lacuna_models::{Plan, Request};
 
 use super::{print, text_or_stdin};
-use crate::args::{Compare, Format};
+use crate::args::{Decoding, Format, Model};
 use crate::engine::{Engine, Job, Kind};
 use crate::record::Record;
 use crate::render;
+
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// The prompt; '-' reads it from standard input
+    prompt: String,
+    /// The strategies to compare
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',', default_value = "dos+eb,confidence+eb,random")]
+    strategies: Vec<String>,
+    /// How many tokens to generate [default: the model's own, else 128]
+    #[arg(long, value_name = "N")]
+    gen_length: Option<usize>,
+    /// Give the prompt to the model as it is, without its chat template
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
+    decoding: Decoding,
+    #[command(flatten)]
+    model: Model,
+    /// How to print the results
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 /// Columns narrower than this are put below each other instead.
 const NARROWEST: usize = 22;

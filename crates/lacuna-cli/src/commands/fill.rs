@@ -1,12 +1,42 @@
 //! `lacuna fill`: fill the gaps of a text.
 
 use anyhow::{Result, anyhow, bail, ensure};
+use clap::Args;
 use lacuna::{Canvas, Predictor, Token};
 
 use super::text_or_stdin;
-use crate::args::Fill;
+use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};
 use crate::engine::{Engine, Job, Kind};
 use crate::show::Show;
+
+#[derive(Args)]
+#[command(after_help = "\
+A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too.
+
+Examples:
+  lacuna fill --prompt \"Sara has 24 pens and gives 9 away. How many are left?\" \"Sara still has <gap:5> = 15 pens.\"
+  lacuna fill \"def square(x):<gap:8>x * x\"
+  lacuna fill - < text-with-gaps.txt")]
+pub(crate) struct Fill {
+    /// The text with its gaps; '-' reads it from standard input
+    #[arg(value_name = "TEXT", required_unless_present = "tokens")]
+    text: Option<String>,
+    /// The canvas as raw token ids, the mask token where a gap is
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens, conflicts_with_all = ["text", "prompt"])]
+    tokens: Option<Tokens>,
+    /// A prompt to which the text is the answer; it gets the model's chat template
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Let gaps end the text (end-of-text tokens), instead of filling them to the end
+    #[arg(long)]
+    allow_eos: bool,
+    #[command(flatten)]
+    decoding: Decoding,
+    #[command(flatten)]
+    model: Model,
+    #[command(flatten)]
+    output: Output,
+}
 
 const GAP: &str = "<gap:N>, where N is its length in tokens";
 

@@ -1,17 +1,61 @@
 //! `lacuna generate`: answer prompts.
 
 use std::io::{IsTerminal, stdin};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
 use lacuna::{Predictor, Token};
 use lacuna_models::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{read, text_or_stdin};
-use crate::args::Generate;
+use crate::args::{Decoding, Model, Output, Tokens, few, parse_tokens};
 use crate::engine::{Engine, Job, Kind};
 use crate::show::Show;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  lacuna generate \"Tom has 3 boxes of 12 apples and eats 5. How many are left?\"
+  lacuna generate --strategy confidence --gen-length 128 --block-length 32 \"...\"
+  lacuna generate --model LLaDA-8B-Instruct --strategy dos+eb --layer 4 \"...\"
+  lacuna generate --jsonl prompts.jsonl --format json > runs.jsonl
+  lacuna generate --prompt-tokens 1,2,3 --format json")]
+pub(crate) struct Generate {
+    /// Prompts to answer, each on its own; '-' reads one from standard input
+    #[arg(value_name = "PROMPT")]
+    prompts: Vec<String>,
+    /// Another way to give a prompt; may be repeated
+    #[arg(long = "prompt", value_name = "TEXT")]
+    prompt_flags: Vec<String>,
+    /// A prompt as raw token ids, to which no template is added; may be repeated
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
+    prompt_tokens: Vec<Tokens>,
+    /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
+    /// {"prompt_tokens": [...]}; its "id", if any, comes back in the output
+    #[arg(long, value_name = "FILE")]
+    jsonl: Option<PathBuf>,
+    /// Give the prompt to the model as it is, without its chat template
+    #[arg(long)]
+    raw: bool,
+    /// A system message to put before the prompt
+    #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
+    system: Option<String>,
+    /// How many tokens to generate [default: the model's own, else 128]
+    #[arg(long, value_name = "N")]
+    gen_length: Option<usize>,
+    /// How many prompts share a forward pass; the answers are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    batch: usize,
+    #[command(flatten)]
+    decoding: Decoding,
+    #[command(flatten)]
+    model: Model,
+    #[command(flatten)]
+    output: Output,
+}
 
 /// A prompt as tokens, and what its answer is to be filed under.
 struct Prompt {

@@ -1,12 +1,22 @@
 //! `lacuna inspect`: what a model is.
 
 use anyhow::Result;
+use clap::Args;
 use lacuna_models::Request;
 use serde::Serialize;
 
 use super::print;
-use crate::args::{Format, Inspect};
+use crate::args::{Format, Model};
 use crate::engine::Engine;
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    model: Model,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 #[derive(Serialize)]
 struct Report {

@@ -3,13 +3,26 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
+use clap::Args;
 use lacuna::{Description, Error, Predictor, Source, Token, View};
 use lacuna_models::Specials;
 use serde::Serialize;
 
 use super::print;
-use crate::args::{Format, Probe};
+use crate::args::{Format, Model, Tokens, parse_tokens};
 use crate::engine::Engine;
+
+#[derive(Args)]
+pub(crate) struct Probe {
+    /// The canvas as token ids, the mask token where undecided
+    #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
+    tokens: Tokens,
+    #[command(flatten)]
+    model: Model,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 #[derive(Serialize)]
 struct Seen {

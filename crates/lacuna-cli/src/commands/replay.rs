@@ -1,19 +1,35 @@
 //! `lacuna replay`: show recorded runs again.
 
 use std::io::{IsTerminal, stdout};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
 use lacuna::Token;
 use lacuna_models::Specials;
 
 use super::{print, read};
-use crate::args::Replay;
 use crate::engine::open_checkpoint;
 use crate::picture::svg;
 use crate::record::Record;
 use crate::render::{self, Screen};
+
+#[derive(Args)]
+pub(crate) struct Replay {
+    /// The recorded lines ('-': standard input)
+    file: PathBuf,
+    /// The model whose tokenizer turns the tokens into text [default: the embedded model]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Draw the first run as a picture instead
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Milliseconds between steps on a terminal
+    #[arg(long, value_name = "MS", default_value_t = 60)]
+    delay: u64,
+}
 
 pub(crate) fn replay(args: &Replay) -> Result<()> {
     let checkpoint = open_checkpoint(args.model.as_deref())?;

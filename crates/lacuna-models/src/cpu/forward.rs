@@ -92,6 +92,7 @@ impl Forward {
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
+                // Together, so that no thread waits at the end of the one for the other to begin.
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
