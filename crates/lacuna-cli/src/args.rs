@@ -225,6 +225,15 @@ pub(crate) enum Device {
     Cpu,
 }
 
+impl From<Device> for lacuna_models::Device {
+    fn from(device: Device) -> Self {
+        match device {
+            Device::Auto => Self::Auto,
+            Device::Cpu => Self::Cpu,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
     Llada,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use lacuna::{Run, Token};
-use lacuna_models::{Checkpoint, CpuPredictor, Specials, Text};
+use lacuna_models::{Checkpoint, Model, Specials, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::args;
 /// A loaded model.
 pub(crate) struct Engine {
     pub(crate) checkpoint: Checkpoint,
-    pub(crate) predictor: CpuPredictor,
+    pub(crate) predictor: Box<dyn Model>,
     /// The tokens that end a text.
     pub(crate) ends: Vec<Token>,
 }
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn open(flags: &args::Model) -> Result<Self> {
         start_threads(flags.threads)?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
-        let predictor = CpuPredictor::load(&checkpoint, flags.precision.map(Into::into))?;
+        let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
         let ends = checkpoint.ends();
         Ok(Self { checkpoint, predictor, ends })
     }
@@ -88,7 +88,7 @@ impl Engine {
                 return Ok(());
             }
             let mut runs: Vec<&mut Run> = active.iter_mut().map(|job| &mut job.run).collect();
-            lacuna::step(&mut runs, &mut self.predictor)?;
+            lacuna::step(&mut runs, self.predictor.as_mut())?;
             active.iter_mut().for_each(|job| job.took = begun.elapsed());
             watch(self, jobs)?;
         }

@@ -126,6 +126,7 @@ impl Request {
             },
             stop: if self.early_stop.unwrap_or(true) { ends } else { Vec::new() },
             guidance: self.guidance.unwrap_or(0.0),
+            watch: Vec::new(),
             seed: self.seed.unwrap_or(0),
         };
         let block_length = self.block_length.or(recommended.block_length.filter(|_| own));

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use lacuna::{Draw, Lens, Place, Predictor, Row, Source, Token, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape};
+use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision, Shape};
 
 struct Counting;
 

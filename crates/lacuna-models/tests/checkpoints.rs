@@ -5,7 +5,7 @@ mod common;
 use common::altered::Altered;
 use common::{all_layers, data, distance, goldens, view};
 use lacuna::{Predictor, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Family, Precision};
+use lacuna_models::{Checkpoint, CpuPredictor, Family, Model, Precision};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 

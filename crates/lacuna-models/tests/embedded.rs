@@ -1,7 +1,7 @@
 //! The model that is part of the program.
 
 use lacuna::{Predictor, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision, Specials};
+use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision, Specials};
 
 #[test]
 fn the_embedded_model_loads_talks_and_predicts() {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{all_layers, distance, goldens, load, read};
 use lacuna::{Place, Predictor, View};
-use lacuna_models::{CpuPredictor, Precision};
+use lacuna_models::{CpuPredictor, Model, Precision};
 
 fn logits(model: &mut CpuPredictor) -> Vec<f32> {
     model.logits(0).unwrap().concat()

@@ -5,7 +5,7 @@ mod common;
 use common::naive::{Naive, probabilities};
 use common::{MASK, all_layers, data, load, read, row, view};
 use lacuna::{Belief, Choice, Guide, Lens, Observation, Place, Predictor, Row, Source, Token, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision};
+use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 
 const MODELS: [&str; 2] = ["llada-tiny", "dream-tiny"];
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];

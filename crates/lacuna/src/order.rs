@@ -69,7 +69,7 @@ pub struct Dependency {
 
 impl Order for Dependency {
     fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        let layers = &step.seen.dependency;
+        let layers = &step.seen.dependency[..self.sources.len()];
         let mean = |position: usize| {
             layers.iter().map(|scores| f64::from(scores[position])).sum::<f64>() / layers.len() as f64
         };

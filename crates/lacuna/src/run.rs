@@ -19,6 +19,8 @@ pub struct Options {
     pub stop: Vec<Token>,
     /// Classifier-free guidance: 0 is none. It costs a second forward for each step, of the canvas without its prompt.
     pub guidance: f32,
+    /// Attention that decoding does not need but somebody wants to look at ([`Run::seen`]).
+    pub watch: Vec<Source>,
     /// Where random draws start from.
     pub seed: u64,
 }
@@ -35,6 +37,8 @@ pub struct Run {
     blocks: Vec<Range<usize>>,
     block: Block,
     trace: Trace,
+    attention: Vec<Source>,
+    seen: Observation,
     forwards: usize,
     rows_read: usize,
     finished: bool,
@@ -63,6 +67,8 @@ impl Run {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             block: Block { index: 0, range: blocks[0].clone(), step: 0 },
+            attention: [strategy.order.attention(), &options.watch].concat(),
+            seen: Observation::default(),
             canvas,
             strategy,
             options,
@@ -85,6 +91,11 @@ impl Run {
     /// What has happened so far.
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// What the last forward pass showed: the attention that the order needs, then what is watched beside it.
+    pub fn seen(&self) -> &Observation {
+        &self.seen
     }
 
     /// How many forward passes of the model it has taken (NFE).
@@ -135,13 +146,14 @@ impl Run {
             self.unguided = (0..canvas.len()).map(shown).collect();
         }
         let (run, shadows) = (self.id, self.shadows.as_slice());
-        let attention = self.strategy.order.attention();
+        let attention = self.attention.as_slice();
         let unguided = guided.then_some(View { run, tokens: &self.unguided, attention: &[], shadows });
         std::iter::once(View { run, tokens: canvas.tokens(), attention, shadows }).chain(unguided)
     }
 
     /// One step, after a forward pass in which this run was view number `view` and showed `seen`.
-    fn advance(&mut self, view: usize, seen: &Observation, predictor: &mut dyn Predictor) -> Result<()> {
+    fn advance(&mut self, view: usize, seen: Observation, predictor: &mut dyn Predictor) -> Result<()> {
+        self.seen = seen;
         let width = self.width();
         let next = self.blocks.get(self.block.index + 1);
         let candidates: Vec<usize> = self.canvas.masked_before(self.block.range.end).collect();
@@ -149,7 +161,7 @@ impl Run {
         let mut step = Step {
             canvas: &self.canvas,
             block: &self.block,
-            seen,
+            seen: &self.seen,
             predictor: &mut *predictor,
             lens: &self.options.lens,
             view,
@@ -220,10 +232,10 @@ pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
 /// Takes one step with each of `runs`, which share a single forward pass.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
     let views: Vec<View<'_>> = runs.iter_mut().flat_map(|run| run.views()).collect();
-    let seen = predictor.observe(&views)?;
+    let mut seen = predictor.observe(&views)?;
     let mut view = 0;
     for run in runs {
-        run.advance(view, &seen[view], predictor)?;
+        run.advance(view, std::mem::take(&mut seen[view]), predictor)?;
         view += run.width();
     }
     Ok(())
@@ -254,7 +266,7 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
     if let Some(token) = named.find(|token| **token as usize >= model.vocabulary) {
         return Err(Error::Unfit(format!("token {token} is to be treated specially, but the model does not know it")));
     }
-    for Source { layer, heads } in strategy.order.attention() {
+    for Source { layer, heads } in strategy.order.attention().iter().chain(&options.watch) {
         if *layer >= model.layers {
             return Err(Error::NoSuchLayer { layer: *layer, layers: model.layers });
         }

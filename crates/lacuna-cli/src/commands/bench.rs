@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use lacuna::{
     Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View, split,
 };
-use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape, ceiling_gflops, forward_flops};
+use lacuna_models::{Checkpoint, Device, Model, Precision, Shape, ceiling_gflops, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
@@ -81,7 +81,7 @@ struct Report {
 
 /// A predictor that watches the clock.
 struct Timed {
-    inner: CpuPredictor,
+    inner: Box<dyn Model>,
     forward: Duration,
     read: Duration,
     rows: usize,
@@ -136,7 +136,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let settings = Settings { layers: vec![args.layer.unwrap_or(architecture.layers / 6)], ..Settings::default() };
     let precision = Precision::from(args.precision);
     let mut model = Timed {
-        inner: CpuPredictor::load(&checkpoint, Some(precision))?,
+        inner: load(&checkpoint, Some(precision), Device::Auto)?,
         forward: Duration::ZERO,
         read: Duration::ZERO,
         rows: 0,

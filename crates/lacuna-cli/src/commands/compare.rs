@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use lacuna::Predictor;
 use lacuna_models::{Plan, Request};
 
 use super::{print, text_or_stdin};

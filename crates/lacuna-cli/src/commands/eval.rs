@@ -110,7 +110,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         unconfined: args.unconfined,
     };
     let mut bar = Bar::new();
-    let result = evaluate(&evaluation, &mut engine.predictor, &speech, &mut |progress| bar.show("", progress));
+    let result = evaluate(&evaluation, engine.predictor.as_mut(), &speech, &mut |progress| bar.show("", progress));
     bar.end();
     let entries = result?;
     if args.format == Format::Json {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
-use lacuna::{Canvas, Predictor, Token};
+use lacuna::{Canvas, Token};
 
 use super::text_or_stdin;
 use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};

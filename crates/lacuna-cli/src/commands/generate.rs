@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use lacuna::{Predictor, Token};
+use lacuna::Token;
 use lacuna_models::Request;
 use serde::Deserialize;
 use serde_json::Value;

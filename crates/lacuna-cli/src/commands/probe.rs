@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use lacuna::{Description, Error, Predictor, Source, Token, View};
+use lacuna::{Description, Error, Source, Token, View};
 use lacuna_models::Specials;
 use serde::Serialize;
 

@@ -93,7 +93,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         unconfined: args.unconfined,
     };
     let mut bar = Bar::new();
-    let result = calibration::tune(&evaluation, &mut engine.predictor, &speech, &mut |stage, progress| {
+    let result = calibration::tune(&evaluation, engine.predictor.as_mut(), &speech, &mut |stage, progress| {
         bar.show(&format!("{stage} "), progress);
     });
     bar.end();

@@ -7,7 +7,7 @@ use super::layout::Layout;
 use super::matrix::Precision;
 use super::read::Reader;
 use super::weights::Weights;
-use crate::{Checkpoint, Error, Result};
+use crate::{Checkpoint, Error, Model, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
@@ -52,23 +52,6 @@ impl CpuPredictor {
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })
-    }
-
-    /// The precision of its matrix products.
-    pub fn precision(&self) -> Precision {
-        self.precision
-    }
-
-    /// The logits of every position of a view observed last, before any shift: row i is the model's output at position i.
-    pub fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
-        let Self { forward, layout, reader, .. } = self;
-        inside_the_pool(|| reader.logits(forward, layout, view))
-    }
-
-    /// What it holds, and what a forward pass over `length` positions needs beyond.
-    pub fn memory(&self, length: usize) -> Memory {
-        let buffers = self.forward.buffer_bytes(length) + Reader::buffer_bytes(&self.forward, length);
-        Memory { weights: self.forward.weights.bytes(), buffers }
     }
 
     fn check(&self, view: &View<'_>) -> lacuna::Result<()> {
@@ -121,6 +104,26 @@ impl Predictor for CpuPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
+    }
+}
+
+impl Model for CpuPredictor {
+    fn device(&self) -> String {
+        format!("cpu, {} threads", rayon::current_num_threads())
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn memory(&self, length: usize) -> Memory {
+        let buffers = self.forward.buffer_bytes(length) + Reader::buffer_bytes(&self.forward, length);
+        Memory { weights: self.forward.weights.bytes(), buffers }
+    }
+
+    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
+        let Self { forward, layout, reader, .. } = self;
+        inside_the_pool(|| reader.logits(forward, layout, view))
     }
 }
 
