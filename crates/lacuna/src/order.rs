@@ -16,6 +16,11 @@ pub trait Order: Debug + Send + Sync {
     fn attention(&self) -> &[Source] {
         &[]
     }
+
+    /// Whether it scores by beliefs: then it reads those of all candidates.
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 /// By chance.
@@ -36,6 +41,10 @@ impl Order for Confidence {
     fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
         Ok(step.beliefs(candidates)?.iter().map(|belief| belief.probability).collect())
     }
+
+    fn reads(&self) -> bool {
+        true
+    }
 }
 
 /// By negative entropy: the most certain distribution first.
@@ -46,6 +55,10 @@ impl Order for Entropy {
     fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
         Ok(step.beliefs(candidates)?.iter().map(|belief| -belief.entropy).collect())
     }
+
+    fn reads(&self) -> bool {
+        true
+    }
 }
 
 /// By the distance between the two most probable tokens.
@@ -55,6 +68,10 @@ pub struct Margin;
 impl Order for Margin {
     fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
         Ok(step.beliefs(candidates)?.iter().map(|belief| belief.first - belief.second).collect())
+    }
+
+    fn reads(&self) -> bool {
+        true
     }
 }
 

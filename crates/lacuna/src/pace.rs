@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use crate::{Error, Ranking, Result, Step};
+use crate::{Block, Error, Ranking, Result, Step};
 
 /// Chooses the positions to commit from a ranking: at least one, unless a schedule says otherwise.
 ///
@@ -22,6 +22,9 @@ pub trait Pace: Debug + Send {
         Ok(())
     }
 
+    /// How many of the ranking's first positions it reads in any case, when `masked` are ranked.
+    fn reads(&self, block: &Block, masked: usize) -> usize;
+
     /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)).
     fn compares(&self) -> bool {
         false
@@ -35,6 +38,10 @@ pub struct TopK(pub usize);
 impl Pace for TopK {
     fn choose(&mut self, ranking: &Ranking, _step: &mut Step<'_>) -> Result<Vec<usize>> {
         Ok(ranking.first(self.0))
+    }
+
+    fn reads(&self, _block: &Block, _masked: usize) -> usize {
+        self.0
     }
 }
 
@@ -106,6 +113,10 @@ impl Pace for Schedule {
     fn choose(&mut self, ranking: &Ranking, step: &mut Step<'_>) -> Result<Vec<usize>> {
         Ok(ranking.first(self.count(step.block.step, ranking.positions().len())))
     }
+
+    fn reads(&self, block: &Block, masked: usize) -> usize {
+        self.count(block.step, masked)
+    }
 }
 
 /// The longest prefix of the ranking whose joint entropy can exceed that of its members taken alone by at most `gamma`:
@@ -116,10 +127,15 @@ pub struct EntropyBound {
     pub gamma: f64,
 }
 
+impl EntropyBound {
+    /// How many positions are read before the bound is looked at; then as many again, and so on.
+    const AT_FIRST: usize = 4;
+}
+
 impl Pace for EntropyBound {
     fn choose(&mut self, ranking: &Ranking, step: &mut Step<'_>) -> Result<Vec<usize>> {
         let (mut sum, mut largest, mut count) = (0.0, 0.0f64, 0);
-        let mut chunk = 4;
+        let mut chunk = Self::AT_FIRST;
         // The bound grows with every position, so nothing behind the first that breaks it needs to be read.
         while count < ranking.positions().len() {
             let end = (count + chunk).min(ranking.positions().len());
@@ -135,6 +151,10 @@ impl Pace for EntropyBound {
         }
         Ok(ranking.first(count))
     }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        Self::AT_FIRST.min(masked)
+    }
 }
 
 /// The first of the ranking and every position whose confidence reaches the threshold (Fast-dLLM).
@@ -146,6 +166,10 @@ impl Pace for Threshold {
         let beliefs = step.beliefs(ranking.positions())?;
         Ok(first_and(ranking, |rank| beliefs[rank].probability >= self.0))
     }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        masked
+    }
 }
 
 /// The first of the ranking and every position whose score in the order reaches the threshold.
@@ -155,6 +179,10 @@ pub struct ScoreThreshold(pub f64);
 impl Pace for ScoreThreshold {
     fn choose(&mut self, ranking: &Ranking, _step: &mut Step<'_>) -> Result<Vec<usize>> {
         Ok(first_and(ranking, |rank| ranking.scores()[rank] >= self.0))
+    }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        1.min(masked)
     }
 }
 
@@ -173,6 +201,10 @@ impl Pace for Factor {
         let fits = |rank: usize| (rank + 2) as f64 * (1.0 - beliefs[rank].probability) <= self.0;
         let count = (1..beliefs.len()).find(|&rank| !fits(rank)).unwrap_or(beliefs.len());
         Ok(ranking.first(count))
+    }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        masked
     }
 }
 
@@ -232,6 +264,10 @@ impl Pace for Stability {
     fn compares(&self) -> bool {
         true
     }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        masked
+    }
 }
 
 /// WINO's wide-in: every position whose confidence exceeds the threshold, up to a share of what is masked; meant to be
@@ -250,6 +286,10 @@ impl Pace for Draft {
             accepted = ranking.first(1);
         }
         Ok(accepted)
+    }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        masked
     }
 }
 
@@ -283,5 +323,9 @@ impl Pace for Adaptive {
         // A reopened position keeps its entry until it is committed again, as in the official code.
         self.committed.extend(chosen.iter().map(|(position, belief)| (**position, belief.probability)));
         Ok(chosen.into_iter().map(|(&position, _)| position).collect())
+    }
+
+    fn reads(&self, _block: &Block, masked: usize) -> usize {
+        masked
     }
 }

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::step::Scene;
 use crate::{
-    Block, Canvas, Delta, Description, Error, Guide, Lens, Observation, Predictor, Result, Source, Step, Strategy,
-    Token, Trace, View,
+    Belief, Block, Canvas, Delta, Description, Error, Lens, Observation, Place, Predictor, Result, Row, Source,
+    Strategy, Token, Trace, View,
 };
 
 /// What a run can be told beside its strategy.
@@ -31,14 +32,11 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Run {
     id: u64,
-    canvas: Canvas,
     strategy: Strategy,
-    options: Options,
+    scene: Scene,
     blocks: Vec<Range<usize>>,
-    block: Block,
-    trace: Trace,
     attention: Vec<Source>,
-    seen: Observation,
+    trace: Trace,
     forwards: usize,
     rows_read: usize,
     finished: bool,
@@ -65,13 +63,17 @@ impl Run {
         assert!(covered >= canvas.span().end, "the blocks reach the last gap");
         let mut run = Self {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
-            trace: Trace { start: canvas.clone(), deltas: Vec::new() },
-            block: Block { index: 0, range: blocks[0].clone(), step: 0 },
             attention: [strategy.order.attention(), &options.watch].concat(),
-            seen: Observation::default(),
-            canvas,
+            trace: Trace { start: canvas.clone(), deltas: Vec::new() },
+            scene: Scene {
+                block: Block { index: 0, range: blocks[0].clone(), step: 0 },
+                compares: strategy.pace.compares(),
+                canvas,
+                options,
+                seen: Observation::default(),
+                number: 0,
+            },
             strategy,
-            options,
             blocks,
             forwards: 0,
             rows_read: 0,
@@ -85,7 +87,7 @@ impl Run {
 
     /// The canvas as it stands.
     pub fn canvas(&self) -> &Canvas {
-        &self.canvas
+        &self.scene.canvas
     }
 
     /// What has happened so far.
@@ -95,7 +97,7 @@ impl Run {
 
     /// What the last forward pass showed: the attention that the order needs, then what is watched beside it.
     pub fn seen(&self) -> &Observation {
-        &self.seen
+        &self.scene.seen
     }
 
     /// How many forward passes of the model it has taken (NFE).
@@ -119,19 +121,17 @@ impl Run {
         Ok(self.trace.deltas.last().expect("a step was taken"))
     }
 
-    /// How many canvases it shows the model in a step.
-    fn width(&self) -> usize {
-        if self.options.guidance > 0.0 { 2 } else { 1 }
-    }
-
     /// Begins the block with this index.
     fn enter(&mut self, index: usize) -> Result<()> {
-        self.block = Block { index, range: self.blocks[index].clone(), step: 0 };
-        self.strategy.pace.enter(self.canvas.masked_before(self.block.range.end).count(), self.blocks.len())?;
+        self.scene.block = Block { index, range: self.blocks[index].clone(), step: 0 };
+        self.strategy
+            .pace
+            .enter(self.scene.canvas.masked_before(self.scene.block.range.end).count(), self.blocks.len())?;
         if let Some(revision) = &mut self.strategy.revision {
             revision.enter();
             if revision.shadows() {
-                self.shadows = self.block.range.clone().filter(|&position| self.canvas.is_gap(position)).collect();
+                self.shadows =
+                    self.scene.block.range.clone().filter(|&position| self.scene.canvas.is_gap(position)).collect();
             }
         }
         Ok(())
@@ -139,8 +139,8 @@ impl Run {
 
     /// The canvases to show the model: this one, and with guidance the same without its prompt.
     fn views(&mut self) -> impl Iterator<Item = View<'_>> {
-        let guided = self.width() > 1;
-        let canvas = &self.canvas;
+        let guided = self.scene.width() > 1;
+        let canvas = &self.scene.canvas;
         if guided {
             let shown = |position| if canvas.is_gap(position) { canvas.tokens()[position] } else { canvas.mask() };
             self.unguided = (0..canvas.len()).map(shown).collect();
@@ -151,28 +151,28 @@ impl Run {
         std::iter::once(View { run, tokens: canvas.tokens(), attention, shadows }).chain(unguided)
     }
 
-    /// One step, after a forward pass in which this run was view number `view` and showed `seen`.
-    fn advance(&mut self, view: usize, seen: Observation, predictor: &mut dyn Predictor) -> Result<()> {
-        self.seen = seen;
-        let width = self.width();
-        let next = self.blocks.get(self.block.index + 1);
-        let candidates: Vec<usize> = self.canvas.masked_before(self.block.range.end).collect();
-        let Strategy { order, pace, revision, order_temperature, .. } = &mut self.strategy;
-        let mut step = Step {
-            canvas: &self.canvas,
-            block: &self.block,
-            seen: &self.seen,
-            predictor: &mut *predictor,
-            lens: &self.options.lens,
-            view,
-            guide: (width > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
-            remember: pace.compares(),
-            seed: self.options.seed,
-            number: self.trace.deltas.len(),
-            read: HashMap::new(),
+    /// The rows that the step needs in any case, in which this run is view number `view`: known before any is read, they can
+    /// be read together with those of other runs.
+    fn foresee(&self, view: usize, predictor: &mut dyn Predictor) -> Result<Vec<Row<'_>>> {
+        let Strategy { order, pace, order_temperature, .. } = &self.strategy;
+        let candidates = self.scene.candidates();
+        let positions = if order.reads() || !self.scene.options.lens.deferred.is_empty() {
+            candidates
+        } else {
+            let count = pace.reads(&self.scene.block, candidates.len());
+            let mut step = self.scene.look(view, HashMap::new(), predictor);
+            step.rank(order.as_ref(), *order_temperature, candidates)?.first(count)
         };
+        Ok(positions.into_iter().map(|position| self.scene.row(view, Place::At(position))).collect())
+    }
 
-        let ranking = step.rank(order.as_ref(), *order_temperature, candidates)?;
+    /// One step; `read` is what was foreseen.
+    fn advance(&mut self, view: usize, read: HashMap<Place, Belief>, predictor: &mut dyn Predictor) -> Result<()> {
+        let Self { strategy: Strategy { order, pace, revision, order_temperature, .. }, scene, blocks, .. } = self;
+        let next = blocks.get(scene.block.index + 1);
+        let mut step = scene.look(view, read, &mut *predictor);
+
+        let ranking = step.rank(order.as_ref(), *order_temperature, scene.candidates())?;
         let chosen = pace.choose(&ranking, &mut step)?;
         let committed = step.commit(&chosen, &ranking)?;
         let filled = chosen.len() == ranking.positions().len();
@@ -182,18 +182,19 @@ impl Run {
         };
         let done = filled && reopened.is_empty();
         if let Some(next) = next.filter(|_| done) {
-            let masked: Vec<usize> = next.clone().filter(|&position| self.canvas.is_masked(position)).collect();
+            let masked: Vec<usize> = next.clone().filter(|&position| scene.canvas.is_masked(position)).collect();
             pace.foresee(&masked, &mut step)?;
         }
 
-        self.rows_read += step.read.len() * width;
-        self.forwards += width;
-        let delta = Delta { block: self.block.index, committed, reopened };
-        delta.apply(&mut self.canvas);
+        self.rows_read += step.read.len() * scene.width();
+        self.forwards += scene.width();
+        let delta = Delta { block: scene.block.index, committed, reopened };
+        delta.apply(&mut scene.canvas);
+        scene.number += 1;
+        scene.block.step += 1;
         self.trace.deltas.push(delta);
-        self.block.step += 1;
-        if done && self.block.index + 1 < self.blocks.len() {
-            self.enter(self.block.index + 1)?;
+        if done && self.scene.block.index + 1 < self.blocks.len() {
+            self.enter(self.scene.block.index + 1)?;
         }
         self.finished = self.is_complete() || self.text_is_decided();
         if self.finished {
@@ -205,21 +206,23 @@ impl Run {
     /// How many positions from the start are decided for good: none of them is masked or might be reopened.
     pub fn settled(&self) -> usize {
         let safe = match &self.strategy.revision {
-            Some(revision) if !self.is_complete() => revision.settled(&self.block),
-            _ => self.canvas.len(),
+            Some(revision) if !self.is_complete() => revision.settled(&self.scene.block),
+            _ => self.scene.canvas.len(),
         };
-        self.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
+        self.scene.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
     }
 
     fn is_complete(&self) -> bool {
-        self.canvas.masked().next().is_none()
+        self.scene.canvas.masked().next().is_none()
     }
 
     /// Whether a stop token stands in a gap and everything before it is decided for good.
     fn text_is_decided(&self) -> bool {
         let settled = 0..self.settled();
-        let written = settled.filter(|&position| self.canvas.is_gap(position));
-        written.map(|position| self.canvas.tokens()[position]).any(|token| self.options.stop.contains(&token))
+        let written = settled.filter(|&position| self.scene.canvas.is_gap(position));
+        written
+            .map(|position| self.scene.canvas.tokens()[position])
+            .any(|token| self.scene.options.stop.contains(&token))
     }
 }
 
@@ -229,14 +232,31 @@ pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
     positions.step_by(length.max(1)).map(|start| start..(start + length).min(end)).collect()
 }
 
-/// Takes one step with each of `runs`, which share a single forward pass.
+/// Takes one step with each of `runs`, which share a single forward pass, and one vocabulary projection for all that they are
+/// sure to read.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
     let views: Vec<View<'_>> = runs.iter_mut().flat_map(|run| run.views()).collect();
     let mut seen = predictor.observe(&views)?;
     let mut view = 0;
-    for run in runs {
-        run.advance(view, std::mem::take(&mut seen[view]), predictor)?;
-        view += run.width();
+    let mut first_views = Vec::with_capacity(runs.len());
+    for run in runs.iter_mut() {
+        run.scene.seen = std::mem::take(&mut seen[view]);
+        first_views.push(view);
+        view += run.scene.width();
+    }
+
+    let mut rows = Vec::new();
+    for (run, &view) in runs.iter().zip(&first_views) {
+        rows.extend(run.foresee(view, predictor)?);
+    }
+    let beliefs = if rows.is_empty() { Vec::new() } else { predictor.read(&rows)? };
+    let mut read = vec![HashMap::new(); view];
+    for (row, belief) in rows.iter().zip(beliefs) {
+        read[row.view].insert(row.place, belief);
+    }
+
+    for (run, &view) in runs.iter_mut().zip(&first_views) {
+        run.advance(view, std::mem::take(&mut read[view]), predictor)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{Belief, Block, Canvas, Commit, Draw, Guide, Lens, Observation, Order, Place, Predictor, Result, Row};
+use crate::{Belief, Block, Canvas, Commit, Draw, Guide, Observation, Options, Order, Place, Predictor, Result, Row};
 
 /// One step of one run: the canvas before it, what the forward pass showed, and the beliefs, which are read when asked for.
 pub struct Step<'a> {
@@ -12,14 +12,63 @@ pub struct Step<'a> {
     pub block: &'a Block,
     /// What the forward pass showed.
     pub seen: &'a Observation,
-    pub(crate) predictor: &'a mut dyn Predictor,
-    pub(crate) lens: &'a Lens,
-    pub(crate) view: usize,
-    pub(crate) guide: Option<Guide>,
-    pub(crate) remember: bool,
-    pub(crate) seed: u64,
-    pub(crate) number: usize,
+    scene: &'a Scene,
+    predictor: &'a mut dyn Predictor,
+    view: usize,
     pub(crate) read: HashMap<Place, Belief>,
+}
+
+/// What a strategy looks at, of the run it decodes.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) canvas: Canvas,
+    pub(crate) block: Block,
+    pub(crate) options: Options,
+    /// What the last forward pass showed.
+    pub(crate) seen: Observation,
+    /// Steps taken.
+    pub(crate) number: usize,
+    /// Whether beliefs are compared with those of the step before.
+    pub(crate) compares: bool,
+}
+
+impl Scene {
+    /// How many canvases it shows the model in a step: with guidance also one without its prompt.
+    pub(crate) fn width(&self) -> usize {
+        if self.options.guidance > 0.0 { 2 } else { 1 }
+    }
+
+    /// Masked positions up to the end of the block.
+    pub(crate) fn candidates(&self) -> Vec<usize> {
+        self.canvas.masked_before(self.block.range.end).collect()
+    }
+
+    /// A step in which this is view number `view`; `read` is known already.
+    pub(crate) fn look<'a>(
+        &'a self,
+        view: usize,
+        read: HashMap<Place, Belief>,
+        predictor: &'a mut dyn Predictor,
+    ) -> Step<'a> {
+        Step { canvas: &self.canvas, block: &self.block, seen: &self.seen, scene: self, predictor, view, read }
+    }
+
+    /// What the predictor is asked for a place, if this is view number `view`.
+    pub(crate) fn row(&self, view: usize, place: Place) -> Row<'_> {
+        Row {
+            view,
+            place,
+            lens: &self.options.lens,
+            draw: self.draw(place.position()),
+            witness: matches!(place, Place::Shadow(_)).then(|| self.canvas.tokens()[place.position()]),
+            guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
+            remember: self.compares && matches!(place, Place::At(_)),
+        }
+    }
+
+    fn draw(&self, position: usize) -> Draw {
+        Draw::new(self.options.seed, self.number, position)
+    }
 }
 
 impl Step<'_> {
@@ -41,7 +90,7 @@ impl Step<'_> {
 
     /// The random numbers of `position` at this step.
     pub fn draw(&self, position: usize) -> Draw {
-        Draw::new(self.seed, self.number, position)
+        self.scene.draw(position)
     }
 
     /// Ranks `candidates` by `order`.
@@ -55,9 +104,10 @@ impl Step<'_> {
                 *score = *score / temperature + self.draw(position).gumbel(u64::MAX);
             }
         }
-        if !self.lens.deferred.is_empty() {
+        let deferred = &self.scene.options.lens.deferred;
+        if !deferred.is_empty() {
             for (score, belief) in scores.iter_mut().zip(self.beliefs(&candidates)?) {
-                if self.lens.deferred.contains(&belief.token) {
+                if deferred.contains(&belief.token) {
                     *score = f64::NEG_INFINITY;
                 }
             }
@@ -83,17 +133,7 @@ impl Step<'_> {
 
     fn look(&mut self, places: Vec<Place>) -> Result<Vec<Belief>> {
         let unread = places.iter().filter(|place| !self.read.contains_key(place));
-        let rows: Vec<Row<'_>> = unread
-            .map(|&place| Row {
-                view: self.view,
-                place,
-                lens: self.lens,
-                draw: self.draw(place.position()),
-                witness: matches!(place, Place::Shadow(_)).then(|| self.canvas.tokens()[place.position()]),
-                guide: self.guide,
-                remember: self.remember && matches!(place, Place::At(_)),
-            })
-            .collect();
+        let rows: Vec<Row<'_>> = unread.map(|&place| self.scene.row(self.view, place)).collect();
         if !rows.is_empty() {
             let beliefs = self.predictor.read(&rows)?;
             self.read.extend(rows.iter().map(|row| row.place).zip(beliefs));

@@ -230,21 +230,26 @@ fn check_bound(case: &Case, delta: &Delta, candidates: usize) -> std::result::Re
 }
 
 /// Counts what a predictor is asked.
-struct Counting(Scripted, usize);
+struct Counting {
+    model: Scripted,
+    reads: usize,
+    rows: usize,
+}
 
 impl Predictor for Counting {
     fn description(&self) -> &Description {
-        self.0.description()
+        self.model.description()
     }
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        self.0.observe(views)
+        self.model.observe(views)
     }
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
-        self.1 += rows.len();
-        self.0.read(rows)
+        self.reads += 1;
+        self.rows += rows.len();
+        self.model.read(rows)
     }
     fn forget(&mut self, run: u64) {
-        self.0.forget(run);
+        self.model.forget(run);
     }
 }
 
@@ -253,14 +258,51 @@ fn dos_pays_for_no_row_that_it_does_not_commit() {
     for (strategy, rows) in
         [("dos", 20), ("dos+top3", 20), ("dos+schedule", 20), ("dos+score-threshold", 20), ("confidence", 210)]
     {
-        let mut model = Counting(model(3), 0);
+        let mut model = Counting { model: model(3), reads: 0, rows: 0 };
         let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
         let settings = Settings { threshold: Some(0.3), ..Settings::default() };
         let strategy = Strategy::parse(strategy, &settings).unwrap();
         let blocks = vec![canvas.span()];
         let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
         decode(&mut runs, &mut model).unwrap();
-        assert_eq!((model.1, runs[0].rows_read()), (rows, rows));
+        assert_eq!((model.rows, runs[0].rows_read()), (rows, rows));
+    }
+}
+
+#[test]
+fn runs_read_together_what_they_can_foresee() {
+    let mut model = Counting { model: model(3), reads: 0, rows: 0 };
+    let start = |(length, strategy): (usize, &str)| {
+        let canvas = Canvas::with_tail(&[4, 5], length, MASK).unwrap();
+        let blocks = vec![canvas.span()];
+        let strategy = Strategy::parse(strategy, &Settings::default()).unwrap();
+        Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()
+    };
+    let mut runs = [(20, "dos"), (7, "confidence"), (20, "random+top2"), (12, "entropy+eb")].map(start);
+    decode(&mut runs, &mut model).unwrap();
+    assert_eq!(model.reads, 20, "one read for each shared step");
+}
+
+#[test]
+fn watched_attention_is_shown_and_changes_nothing() {
+    let watch = vec![lacuna::Source { layer: 2, heads: Vec::new() }];
+    for strategy in ["confidence", "dos"] {
+        let run = |watch| {
+            let canvas = Canvas::with_tail(&[4, 5], 9, MASK).unwrap();
+            let blocks = vec![canvas.span()];
+            let strategy = Strategy::parse(strategy, &Settings::default()).unwrap();
+            let options = Options { watch, ..Options::default() };
+            let mut model = model(3);
+            let mut run = Run::new(canvas, blocks, strategy, options, model.description()).unwrap();
+            run.step(&mut model).unwrap();
+            run
+        };
+        let (plain, watched) = (run(Vec::new()), run(watch.clone()));
+        assert_eq!(plain.trace(), watched.trace());
+        let (before, seen) = (&plain.seen().dependency, &watched.seen().dependency);
+        assert_eq!(seen[..before.len()], before[..]);
+        assert_eq!(seen.len(), before.len() + 1);
+        assert!(seen.last().unwrap()[2..].iter().all(|score| *score > 0.0));
     }
 }
 
