@@ -44,8 +44,7 @@ fn the_report_has_tables_comparisons_and_the_papers_numbers() {
         "## Table 1: top-1",
         "| confidence | 256 | one | 6 | **83.3** | 43.6–97.0 |",
         "| 31.69 | 512.00 |",
-        "Compared with confidence (block 256) on the same problems:",
-        "| random | 256 | +0 | −0 | 1.000 |",
+        "| random | 256 | one | 6 | **83.3** | 43.6–97.0 | +0 −0 | 1.000 |",
         "dos+eb (layer 2)",
         "McNemar",
     ] {
@@ -99,6 +98,30 @@ fn plots_are_well_formed_and_say_what_they_show() {
     if std::env::var_os("LACUNA_PLOTS").is_none() {
         std::fs::remove_dir_all(folder).unwrap();
     }
+}
+
+#[test]
+fn a_page_keeps_what_its_author_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("results.md");
+    let read = || std::fs::read_to_string(&page).unwrap();
+    let report = report();
+    report.write(&page).unwrap();
+    assert!(
+        read().starts_with("<!-- measured -->\n\n# Results of scripted") && read().contains("](results/words-nfe.svg)")
+    );
+    assert!(folder.path().join("results/report.csv").exists());
+
+    std::fs::write(&page, "# Mine\n").unwrap();
+    let error = report.write(&page).unwrap_err().to_string();
+    assert!(error.contains("<!-- measured -->") && error.lines().count() == 1, "{error}");
+    assert_eq!(read(), "# Mine\n");
+    std::fs::write(&page, "# Mine\n\n<!-- measured -->\nold").unwrap();
+    report.write(&page).unwrap();
+    let first = read();
+    assert!(first.starts_with("# Mine\n\n<!-- measured -->\n\n# Results of") && !first.contains("old"), "{first}");
+    report.write(&page).unwrap();
+    assert_eq!(read(), first);
 }
 
 #[test]

@@ -15,12 +15,16 @@ Several folders are the shards of one run; they must have been made by the same 
 
 Examples:
   lacuna report results
-  lacuna report results/shard-* --out report")]
+  lacuna report results/shard-* --out report
+  lacuna report results --out docs/results.md
+
+In a file that exists already, the report replaces what stands below the line <!-- measured -->.")]
 pub(crate) struct Report {
     /// Folders that `lacuna eval` has written
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Where report.md, report.json, report.csv and the plots go [default: the folder, if it is one]
+    /// Where report.md, report.json, report.csv and the plots go [default: the folder, if it is one]; or a file NAME.md for
+    /// the report, with all else in the folder NAME beside it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What to print

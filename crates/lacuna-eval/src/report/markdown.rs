@@ -1,7 +1,7 @@
 //! The report as a text to read.
 
 use super::table::{Table, percent};
-use super::{Measurement, Plot, Report, compare, paper};
+use super::{Comparison, Measurement, Plot, Report, compare, paper};
 
 /// What a table is made of.
 struct Section<'a> {
@@ -23,8 +23,7 @@ pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
             text += "## Others\n\n";
         }
         for section in sections {
-            text += &format!("### {}\n\n{}\n", section.task, accuracy(report, &section));
-            text += &paired(&section);
+            text += &format!("### {}\n\n{}\n", section.task, table(report, &section));
         }
     }
     if !plots.is_empty() {
@@ -46,8 +45,8 @@ const NOTES: &str = "\
   same order on the same task and blocks to this one.
 - *Paper* is the accuracy (and NFE) that the DOS paper reports in this table for its model. Where the task is one of the
   embedded model's own, the number is that of the benchmark it stands for: GSM8K for `words`, HumanEval for `code`.
-- In comparisons, *gained* are problems that only this strategy gets right and *lost* those that only the best one does; *p* is
-  McNemar's exact test.
+- *Beside the best* compares with the most accurate measurement of the table (of equals the one with fewest forwards) on the
+  same problems: + those that only this one gets right, − those that only the best one does. *p* is McNemar's exact test.
 ";
 
 fn head(report: &Report) -> String {
@@ -80,41 +79,50 @@ fn sections<'a>(report: &'a Report, label: Option<&'a str>) -> Vec<Section<'a>> 
         Some(label) => measurement.trial.labels.iter().any(|other| other == label),
         None => measurement.trial.labels.is_empty(),
     };
-    let section = |task: &'a str| Section {
-        label,
-        task,
-        rows: report.measurements.iter().filter(|m| m.trial.task == task).filter(belongs).collect(),
+    let section = |task: &'a str| {
+        let mut rows: Vec<&Measurement> =
+            report.measurements.iter().filter(|m| m.trial.task == task).filter(belongs).collect();
+        // Tables go by blocks, figures by what they draw a line for; otherwise as the suite names them.
+        let figure = label.is_some_and(|label| label.starts_with("Figure"));
+        let first = |row: &Measurement| report.measurements.iter().position(|m| m.trial.strategy == row.trial.strategy);
+        match figure {
+            true => rows.sort_by_key(|row| (first(row), row.trial.block_length)),
+            false => rows.sort_by_key(|row| row.trial.block_length),
+        }
+        Section { label, task, rows }
     };
     report.tasks().into_iter().map(section).filter(|section| !section.rows.is_empty()).collect()
 }
 
-fn accuracy(report: &Report, section: &Section<'_>) -> String {
+fn table(report: &Report, section: &Section<'_>) -> String {
     let family = &report.configuration.model.family;
     let published: Vec<_> =
         section.rows.iter().map(|row| section.label.and_then(|label| paper::find(label, family, &row.trial))).collect();
     let any_published = published.iter().any(Option::is_some);
-    let mut head =
-        vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", "NFE", "tokens/s", "s/sample", "Rows", "AUP"];
+    let mut head = vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", "Beside the best", "p"];
+    head.extend(["NFE", "tokens/s", "s/sample", "Rows", "AUP"]);
     if any_published {
         head.extend(["Paper", "Paper's NFE"]);
     }
-    let best = section.rows.iter().map(|row| row.entry.accuracy).fold(0.0, f64::max);
+    let most = |a: &&&Measurement, b: &&&Measurement| {
+        a.entry.accuracy.total_cmp(&b.entry.accuracy).then(b.entry.nfe.total_cmp(&a.entry.nfe))
+    };
+    let best = section.rows.iter().max_by(most).expect("a section has rows");
     let mut table = Table::new(&head);
     for (row, published) in section.rows.iter().zip(published) {
-        let entry = &row.entry;
+        let Measurement { entry, trial, .. } = row;
         let accuracy = percent(entry.accuracy);
-        let block = if row.trial.block_length == row.trial.gen_length {
-            "one".into()
-        } else {
-            row.trial.block_length.to_string()
-        };
+        let whole = trial.block_length == trial.gen_length;
+        let [beside, p] = if std::ptr::eq(*row, *best) { ["–".into(), "–".into()] } else { beside(row, best) };
         let mut cells = vec![
-            row.trial.title(),
-            row.trial.gen_length.to_string(),
-            block,
+            trial.title(),
+            trial.gen_length.to_string(),
+            if whole { "one".into() } else { trial.block_length.to_string() },
             entry.n.to_string(),
-            if entry.accuracy == best { format!("**{accuracy}**") } else { accuracy },
+            if entry.accuracy == best.entry.accuracy { format!("**{accuracy}**") } else { accuracy },
             format!("{}–{}", percent(entry.interval[0]), percent(entry.interval[1])),
+            beside,
+            p,
             format!("{:.1}", entry.nfe),
             format!("{:.1}", entry.tokens_per_second),
             format!("{:.3}", entry.seconds_per_sample),
@@ -130,28 +138,9 @@ fn accuracy(report: &Report, section: &Section<'_>) -> String {
     table.write()
 }
 
-/// Each strategy against the most accurate one.
-fn paired(section: &Section<'_>) -> String {
-    let most = |a: &&&Measurement, b: &&&Measurement| {
-        a.entry.accuracy.total_cmp(&b.entry.accuracy).then(b.entry.nfe.total_cmp(&a.entry.nfe))
-    };
-    let Some(best) = section.rows.iter().max_by(most).filter(|_| section.rows.len() > 1) else { return String::new() };
-    let mut table = Table::new(&["Strategy", "Block", "Gained", "Lost", "p"]);
-    for row in section.rows.iter().filter(|row| !std::ptr::eq(**row, *best)) {
-        let comparison = compare(row, best);
-        let p = if comparison.p < 0.001 { "<0.001".into() } else { format!("{:.3}", comparison.p) };
-        table.row(vec![
-            row.trial.title(),
-            row.trial.block_length.to_string(),
-            format!("+{}", comparison.gained.len()),
-            format!("−{}", comparison.lost.len()),
-            p,
-        ]);
-    }
-    format!(
-        "Compared with {} (block {}) on the same problems:\n\n{}\n",
-        best.trial.title(),
-        best.trial.block_length,
-        table.write()
-    )
+/// What a measurement gains and loses beside the best one, and how probable that is by chance.
+fn beside(row: &Measurement, best: &Measurement) -> [String; 2] {
+    let Comparison { gained, lost, p, .. } = compare(row, best);
+    let p = if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") };
+    [format!("+{} −{}", gained.len(), lost.len()), p]
 }

@@ -15,11 +15,11 @@ pub use merge::merge;
 pub use paper::Number;
 pub use plots::{Plot, plots};
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::Result;
-use crate::run::{Configuration, Entry, Sample, Trial};
+use crate::run::{Configuration, Entry, Sample, Trial, replace_text};
 use crate::statistics::accuracy_under_parallelism;
+use crate::{Error, Result};
 
 /// One trial, its samples and what they come to.
 #[derive(Clone, Debug)]
@@ -104,25 +104,48 @@ impl Report {
         export::csv(self)
     }
 
-    /// Writes `report.md`, `report.json`, `report.csv` and the plots to a folder.
-    pub fn write(&self, folder: &Path) -> Result<Vec<std::path::PathBuf>> {
-        use crate::run::replace_text;
-        std::fs::create_dir_all(folder).map_err(crate::Error::file("create the folder", folder))?;
-        let plots = plots(self);
-        let json = serde_json::to_string_pretty(&self.json()).expect("a report has no value that JSON lacks");
+    /// Writes `report.md`, `report.json`, `report.csv` and the plots to a folder. If `out` is a markdown file instead, the
+    /// report goes there and all else into the folder of the same name; what stands above [`MARK`] in such a file is kept.
+    pub fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
+        let own_page = out.extension().is_some_and(|extension| extension == "md");
+        let folder = if own_page { out.with_extension("") } else { out.to_path_buf() };
+        let page = if own_page { out.to_path_buf() } else { folder.join("report.md") };
+        std::fs::create_dir_all(&folder).map_err(Error::file("create the folder", &folder))?;
+        let mut plots = plots(self);
         let mut files = vec![
-            ("report.md".to_string(), self.markdown(&plots)),
-            ("report.json".to_string(), json + "\n"),
-            ("report.csv".to_string(), self.csv()),
+            (folder.join("report.json"), serde_json::to_string_pretty(&self.json()).expect("a report is plain") + "\n"),
+            (folder.join("report.csv"), self.csv()),
         ];
-        files.extend(plots.into_iter().map(|plot| (plot.file, plot.svg)));
-        let mut written = Vec::new();
-        for (name, text) in files {
-            let path = folder.join(name);
-            replace_text(&path, &text)?;
-            written.push(path);
+        files.extend(plots.iter_mut().map(|plot| (folder.join(&plot.file), std::mem::take(&mut plot.svg))));
+        let mut text = String::new();
+        if own_page {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            plots.iter_mut().for_each(|plot| plot.file = format!("{name}/{}", plot.file));
+            text = above_mark(&page)?;
         }
-        Ok(written)
+        files.push((page, text + &self.markdown(&plots)));
+        for (path, text) in &files {
+            replace_text(path, text)?;
+        }
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+}
+
+/// In a page that a report is written to, everything up to this line is the author's.
+pub const MARK: &str = "<!-- measured -->";
+
+/// What a page holds up to the mark, which is where a report goes.
+fn above_mark(page: &Path) -> Result<String> {
+    let text = match std::fs::read_to_string(page) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(format!("{MARK}\n\n")),
+        text => text.map_err(Error::file("read", page))?,
+    };
+    match text.split_once(MARK) {
+        Some((own, _)) => Ok(format!("{own}{MARK}\n\n")),
+        None => Err(Error::Request(format!(
+            "{} exists and has no line {MARK} below which a report could go: add it, or choose another file",
+            page.display()
+        ))),
     }
 }
 
