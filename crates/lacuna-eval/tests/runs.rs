@@ -201,9 +201,11 @@ fn bad_data_is_named_with_its_line() {
     let data = folder.path().join("words.jsonl");
     let line = r#"{"id": "a", "prompt": "q", "answer": "1 #### 1", "final": 1}"#;
     let cases = [
-        (format!("{line}\n{{\"id\": \"b\", \"pro\n{line}\n"), "line 2: it is not JSON"),
-        (format!("{line}\n{line}\n{{\"id\": \"c\"}}\n"), "line 3: 'prompt' is missing"),
-        (String::new(), "the file is empty"),
+        (format!("{line}\n{{\"id\": \"b\", \"pro\n{line}\n").into_bytes(), "line 2: it is not JSON"),
+        (format!("{line}\n{line}\n{{\"id\": \"c\"}}\n").into_bytes(), "line 3: 'prompt' is missing"),
+        (Vec::new(), "the file is empty"),
+        (vec![0x1f, 0x8b, 8, 0, 0xff], "words.jsonl is compressed: unpack it"),
+        (b"PAR1\xff\xfe".to_vec(), "words.jsonl is Parquet"),
     ];
     for (text, expected) in cases {
         std::fs::write(&data, text).unwrap();

@@ -80,6 +80,20 @@ pub fn parse_problems(task: &dyn Task, source: &str, text: &str) -> Result<Vec<P
     Ok(problems)
 }
 
+/// The text of a data file; what benchmarks are also shipped as is named rather than taken for garbage.
+pub(super) fn read_text(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(Error::file("read", path))?;
+    let reason = match String::from_utf8(bytes) {
+        Ok(text) => return Ok(text),
+        Err(error) => match error.as_bytes() {
+            [0x1f, 0x8b, ..] => "is compressed: unpack it with gunzip first",
+            [b'P', b'A', b'R', b'1', ..] => "is Parquet: convert it to one JSON object a line first",
+            _ => "is not a text: one JSON object a line is expected",
+        },
+    };
+    Err(Error::Request(format!("{} {reason}", path.display())))
+}
+
 /// The first of `files` that is in the folder, or the file itself; else the names that were tried.
 pub(super) fn locate(data: Option<&Path>, files: &[&str]) -> std::result::Result<PathBuf, String> {
     let Some(data) = data else { return Err("--data was not given".into()) };

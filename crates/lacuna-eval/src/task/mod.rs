@@ -16,7 +16,7 @@ pub use protocol::{Check, Prompt, Protocol, Shots, Turn};
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
-use data::locate;
+use data::{locate, read_text};
 
 /// A benchmark.
 pub trait Task: Sync {
@@ -98,7 +98,7 @@ impl Benchmark {
         if let Shots::Drawn { count, files } = protocol.shots {
             let folder = data.map(|data| if data.is_dir() { data } else { data.parent().unwrap_or(data) });
             let path = locate(folder, files).map_err(|tried| Error::NoData { task: task.name(), tried })?;
-            let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+            let text = read_text(&path)?;
             train = parse_problems(task, &path.display().to_string(), &text)?;
             let last = problems.iter().map(|problem| problem.row).max().unwrap_or(0);
             drawn = shots::draw(train.len(), count, last + 1);
@@ -132,7 +132,7 @@ fn source(task: &dyn Task, files: &[&str], data: Option<&Path>) -> Result<(Strin
         (None, Some(text)) => return Ok((format!("the embedded {}", task.name()), text.into())),
         (None, None) => return Err(Error::NoData { task: task.name(), tried: "--data was not given".into() }),
     };
-    let text = std::fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let text = read_text(&path)?;
     Ok((path.display().to_string(), text))
 }
 
