@@ -39,7 +39,8 @@ const NOTES: &str = "\
 ## How to read this
 
 - *Accuracy* is in percent, with the 95% interval of Wilson. *NFE* is the number of forward passes for a sample.
-- *tokens/s* counts the tokens of the answer, not what comes behind its end. *Rows* are the rows of the model's output that
+- *tokens/s* counts the tokens of the answer, not what comes behind its end. *ms/sample* is the time of an answer's steps; of a
+  step that several answers share, each has an equal part. *Rows* are the rows of the model's output that
   were read for a sample.
 - *AUP* is accuracy under parallelism as the d3LLM leaderboard defines it, of the curve from the slowest measurement of the
   same order on the same task and blocks to this one.
@@ -100,7 +101,7 @@ fn table(report: &Report, section: &Section<'_>) -> String {
         section.rows.iter().map(|row| section.label.and_then(|label| paper::find(label, family, &row.trial))).collect();
     let any_published = published.iter().any(Option::is_some);
     let mut head = vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", "Beside the best", "p"];
-    head.extend(["NFE", "tokens/s", "s/sample", "Rows", "AUP"]);
+    head.extend(["NFE", "tokens/s", "ms/sample", "Rows", "AUP"]);
     if any_published {
         head.extend(["Paper", "Paper's NFE"]);
     }
@@ -125,7 +126,7 @@ fn table(report: &Report, section: &Section<'_>) -> String {
             p,
             format!("{:.1}", entry.nfe),
             format!("{:.1}", entry.tokens_per_second),
-            format!("{:.3}", entry.seconds_per_sample),
+            format!("{:.1}", entry.seconds_per_sample * 1e3),
             format!("{:.0}", entry.rows_read),
             format!("{:.0}", report.aup(row)),
         ];

@@ -74,7 +74,7 @@ fn representatives<'a>(all: &[&'a Measurement]) -> Vec<&'a Measurement> {
     best
 }
 
-/// Lines over the values of `key`, one for each strategy that has at least two of them, and most of what any strategy has.
+/// Lines over the values of `key`, one for each strategy that has as many of them as any; the rest is left to the tables.
 fn lines(all: &[&Measurement], key: impl Fn(&Measurement) -> Option<usize>) -> (Vec<f64>, Vec<Series>) {
     let mut groups: Vec<(String, BTreeMap<usize, &Measurement>)> = Vec::new();
     for measurement in all {
@@ -90,7 +90,7 @@ fn lines(all: &[&Measurement], key: impl Fn(&Measurement) -> Option<usize>) -> (
         }
     }
     let longest = groups.iter().map(|(_, group)| group.len()).max().unwrap_or(0);
-    groups.retain(|(_, group)| group.len() > 1 && 2 * group.len() > longest);
+    groups.retain(|(_, group)| group.len() > 1 && group.len() == longest);
     let steps: BTreeSet<usize> = groups.iter().flat_map(|(_, group)| group.keys().copied()).collect();
     let series = groups.into_iter().map(|(name, group)| Series {
         name,
