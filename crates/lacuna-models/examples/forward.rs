@@ -1,20 +1,24 @@
 //! How long a forward pass and reading take, and what asking for dependency scores adds:
-//! `cargo run --release -p lacuna-models --example forward [SHAPE] [LENGTH]`.
+//! `cargo run --release -p lacuna-models --example forward [SHAPE] [LENGTH] [cuda]`.
 #![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 
-use lacuna::{Draw, Lens, Place, Predictor, Row, Source, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision, Result, Shape, forward_flops};
+use lacuna::{Draw, Lens, Place, Row, Source, View};
+use lacuna_models::{Checkpoint, Device, Precision, Result, Shape, forward_flops, load};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let shape = arguments.next().and_then(|name| Shape::named(&name)).unwrap_or(Shape::Mini);
     let checkpoint = Checkpoint::random(shape)?;
     let length = arguments.next().and_then(|length| length.parse().ok()).unwrap_or(192);
-    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+    let (device, precisions) = match arguments.next().as_deref() {
+        Some("cuda") => (Device::Cuda, &[Precision::Bf16][..]),
+        _ => (Device::Cpu, &[Precision::F32, Precision::Bf16, Precision::Int8][..]),
+    };
+    for &precision in precisions {
         let start = Instant::now();
-        let mut model = CpuPredictor::load(&checkpoint, Some(precision))?;
+        let mut model = load(&checkpoint, Some(precision), device)?;
         let loaded = start.elapsed();
         let mask = model.description().mask;
         let tokens: Vec<u32> = (0..length).map(|i| if i < length / 3 { 100 + i as u32 } else { mask }).collect();
@@ -32,13 +36,17 @@ fn main() -> Result<()> {
         let all: Vec<Row<'_>> = (length / 3..length).map(row).collect();
         let view = |attention| View { run: 0, tokens: &tokens, attention, shadows: &[] };
         let mut best = [f64::INFINITY; 4];
-        for _ in 0..20 {
+        for _ in 0..30 {
             let mut time = |slot: usize, work: &mut dyn FnMut() -> lacuna::Result<()>| {
                 let start = Instant::now();
                 work().map(|()| best[slot] = best[slot].min(start.elapsed().as_secs_f64() * 1e3))
             };
-            time(0, &mut || model.observe(&[view(&[])]).map(drop)).expect("the canvas is sound");
-            time(1, &mut || model.observe(&[view(&attention)]).map(drop)).expect("the canvas is sound");
+            let mut observe = |attention| {
+                model.observe(&[view(attention)])?;
+                Ok(model.wait()?)
+            };
+            time(0, &mut || observe(&[])).expect("the canvas is sound");
+            time(1, &mut || observe(&attention)).expect("the canvas is sound");
             time(2, &mut || model.read(&all[..1]).map(drop)).expect("the row was observed");
             time(3, &mut || model.read(&all).map(drop)).expect("the rows were observed");
         }

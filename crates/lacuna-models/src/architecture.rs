@@ -1,6 +1,6 @@
 //! The one description of a transformer that every family is read into and every predictor is built from.
 
-use lacuna::Token;
+use lacuna::{Description, Token};
 
 use crate::{Error, Result};
 
@@ -90,6 +90,19 @@ impl Architecture {
     /// How many numbers the keys of all heads have.
     pub(crate) fn key_size(&self) -> usize {
         self.head_size() * self.key_value_heads
+    }
+
+    /// What decoding must know of it.
+    pub(crate) fn description(&self) -> Description {
+        Description {
+            vocabulary: self.vocabulary,
+            mask: self.mask,
+            layers: self.layers,
+            heads: self.heads,
+            context: self.context,
+            // A shadow row of a shifted model would predict the position behind it.
+            shadows: !self.shifted,
+        }
     }
 
     /// How many numbers its weights are.

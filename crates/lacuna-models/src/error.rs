@@ -165,6 +165,53 @@ pub enum Error {
         /// What it says.
         reason: String,
     },
+    /// There is no GPU that can be used.
+    #[error("no usable GPU: {reason}")]
+    NoGpu {
+        /// Why not.
+        reason: String,
+        /// Whether there is an NVIDIA driver, so that somebody may expect a GPU to be used.
+        expected: bool,
+    },
+    /// A precision that the GPU predictor does not have.
+    #[error("{precision} is not there on the GPU: use --precision bf16 or f32, or --device cpu")]
+    NotOnGpu {
+        /// What was asked for.
+        precision: &'static str,
+    },
+    /// A model that does not fit into the GPU's memory.
+    #[error("{model} in {precision} needs {} on the GPU, but {gpu} has {} free: {advice}", gigabytes(*needed), gigabytes(*free))]
+    TooLarge {
+        /// The model.
+        model: String,
+        /// The precision asked for.
+        precision: &'static str,
+        /// The GPU.
+        gpu: String,
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes free.
+        free: usize,
+        /// What would fit.
+        advice: String,
+    },
+    /// The GPU's memory ran out.
+    #[error(
+        "the memory of {gpu} is full: {} more are needed and {} are free; use shorter or fewer canvases at a time",
+        gigabytes(*needed),
+        gigabytes(*free)
+    )]
+    GpuFull {
+        /// The GPU.
+        gpu: String,
+        /// Bytes needed at once.
+        needed: usize,
+        /// Bytes free.
+        free: usize,
+    },
+    /// The GPU or one of its libraries failed.
+    #[error("the GPU failed: {0}")]
+    Gpu(String),
     /// A predictor was asked for something that is not there.
     #[error("{0}")]
     Request(String),
@@ -174,4 +221,8 @@ impl From<Error> for lacuna::Error {
     fn from(error: Error) -> Self {
         Self::Predictor(Box::new(error))
     }
+}
+
+pub(crate) fn gigabytes(bytes: usize) -> String {
+    format!("{:.1} GB", bytes as f64 * 1e-9)
 }

@@ -1,4 +1,4 @@
-//! LLaDA and Dream checkpoints for [`lacuna`]: loading, text, and the CPU predictor.
+//! LLaDA and Dream checkpoints for [`lacuna`]: loading, text, and the predictors for CPUs and NVIDIA GPUs.
 //!
 //! A [`Checkpoint`] is a directory in the Hugging Face layout, or the model that is part of the program. It is read into one
 //! description, the [`Architecture`], whatever its family. [`Text`] is its tokenizer and chat template, a [`Model`] its weights
@@ -18,22 +18,33 @@
 //! ```
 
 mod architecture;
+mod ask;
 mod checkpoint;
 mod cpu;
+mod cuda;
 mod dream;
 mod embedded;
 mod error;
+mod gaps;
+mod layers;
+mod layout;
 mod llada;
 mod model;
+mod record;
 mod request;
+mod rope;
 mod shapes;
 mod text;
 
 pub use architecture::{Architecture, Family};
 pub use checkpoint::{Checkpoint, Recommended};
-pub use cpu::{CpuPredictor, Memory, Precision, Product, ceiling_gflops, forward_flops};
+pub use cpu::{CpuPredictor, Precision, Product, ceiling_gflops, forward_flops};
+pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use error::{Error, Result};
-pub use model::{Device, Model, load};
-pub use request::{Layers, Plan, Request};
+pub use gaps::GAP;
+pub use layers::Layers;
+pub use model::{Device, Memory, Model, load};
+pub use record::{Detail, Ended, Kind, Record, StepRecord};
+pub use request::{Plan, Request};
 pub use shapes::Shape;
 pub use text::{Specials, Text};

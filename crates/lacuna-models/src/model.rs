@@ -2,16 +2,18 @@
 
 use lacuna::Predictor;
 
-use crate::{Checkpoint, CpuPredictor, Memory, Precision, Result};
+use crate::{Checkpoint, CpuPredictor, CudaPredictor, Error, Precision, Result};
 
 /// Where to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
-    /// The best there is.
+    /// An NVIDIA GPU if there is one that can be used, else the processor.
     #[default]
     Auto,
     /// The processor.
     Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
 }
 
 /// A predictor that can also tell about itself.
@@ -25,13 +27,39 @@ pub trait Model: Predictor + Send {
     /// What it holds, and what a forward pass over `length` positions needs beyond.
     fn memory(&self, length: usize) -> Memory;
 
+    /// The most operations a second, in GFLOP/s, that its device does in its precision. It is measured.
+    fn ceiling_gflops(&mut self) -> Result<f64>;
+
+    /// Waits until everything asked so far is computed, where that goes on behind the caller's back. Only measuring needs it.
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// The logits of every position of a view observed last, before any shift: row i is the model's output at position i.
     fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>>;
 }
 
+/// What a predictor holds, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The weights.
+    pub weights: usize,
+    /// The buffers of one forward pass.
+    pub buffers: usize,
+}
+
 /// Loads a checkpoint's weights onto a device, in the checkpoint's own precision if none is given.
+///
+/// [`Device::Auto`] means the GPU, except where there is none that can be used or the precision is one that it does not have. A
+/// model that is too large for the GPU is refused, not moved: on the processor it would be many times slower.
 pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>, device: Device) -> Result<Box<dyn Model>> {
+    let cpu = || Ok(Box::new(CpuPredictor::load(checkpoint, precision)?) as Box<dyn Model>);
     match device {
-        Device::Auto | Device::Cpu => Ok(Box::new(CpuPredictor::load(checkpoint, precision)?)),
+        Device::Cpu => cpu(),
+        Device::Cuda => Ok(Box::new(CudaPredictor::load(checkpoint, precision)?)),
+        Device::Auto => match CudaPredictor::load(checkpoint, precision) {
+            Err(Error::NoGpu { .. } | Error::NotOnGpu { .. }) => cpu(),
+            loaded => Ok(Box::new(loaded?)),
+        },
     }
 }

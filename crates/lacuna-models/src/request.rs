@@ -3,7 +3,7 @@
 use lacuna::{Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoint, Family};
+use crate::{Checkpoint, Family, Layers};
 
 /// What can be asked for. Whatever is left out is as the checkpoint recommends, else as it is usual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,19 +61,6 @@ pub struct Request {
     pub early_stop: Option<bool>,
     /// Where random draws start from.
     pub seed: Option<u64>,
-}
-
-/// Layers as a user names them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Layers {
-    /// One.
-    One(usize),
-    /// Some.
-    These(Vec<usize>),
-    /// All of them.
-    #[serde(with = "all")]
-    All,
 }
 
 /// A request with everything decided: what to do with a canvas of one checkpoint.
@@ -216,22 +203,6 @@ impl Plan {
             [] => self.strategy.clone(),
             [layer] => format!("{} (layer {layer})", self.strategy),
             layers => format!("{} ({} layers)", self.strategy, layers.len()),
-        }
-    }
-}
-
-/// `"all"` as a string.
-mod all {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("all")
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "all" => Ok(()),
-            other => Err(D::Error::custom(format!("'{other}' is no layer"))),
         }
     }
 }

@@ -1,172 +1,31 @@
-//! Every step of every decoder, against what the official implementations and the float64 reference did.
-//!
-//! `data/README.md` says where the records come from. Records marked fragile hang on differences below float32's
-//! resolution and are left out, as are those with a cache.
+//! Every step of every decoder on the CPU, against the recorded ones.
 
-use std::path::{Path, PathBuf};
+mod common;
 
-use lacuna::{Canvas, Options, Predictor, Run, Settings, Strategy, Token, decode, split};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision};
+use common::decoding::{check_records, check_some};
+use common::{data, on_cpu};
+use lacuna_models::Checkpoint;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
-use serde::Deserialize;
-use serde_json::Value;
-
-#[derive(Deserialize)]
-struct Prompts {
-    prompts: Vec<Vec<Token>>,
-}
-
-#[derive(Deserialize)]
-struct Golden {
-    id: String,
-    strategy: String,
-    params: Value,
-    prompt: usize,
-    gen_length: usize,
-    block_length: usize,
-    nfe: usize,
-    #[serde(rename = "final")]
-    end: Vec<Token>,
-    steps: Vec<Vec<usize>>,
-    remask: Option<Vec<Vec<usize>>>,
-    fragile: bool,
-}
-
-impl Golden {
-    fn number(&self, key: &str) -> Option<f64> {
-        self.params.get(key).and_then(Value::as_f64)
-    }
-
-    fn count(&self, key: &str) -> Option<usize> {
-        self.number(key).map(|number| number as usize)
-    }
-
-    /// Its strategy and settings, or none for what is not reproduced: caches, which belong to approximate decoding, and
-    /// KLASS's `entropy`, which ranks the most uncertain position first.
-    fn strategy(&self) -> Option<(String, Settings)> {
-        let mut settings = Settings { steps: self.count("steps"), ..Settings::default() };
-        let word = |key: &str| self.params.get(key).and_then(Value::as_str).unwrap_or_default();
-        let name = match self.strategy.as_str() {
-            "generic" => {
-                settings.layers = vec![self.count("layer").unwrap_or(0)];
-                settings.gamma = self.number("gamma").unwrap_or(0.0);
-                settings.threshold = self.number("tau");
-                let pace = match word("select") {
-                    "topk" => format!("top{}", self.count("k")?),
-                    "eb" => "eb".into(),
-                    "threshold" => "score-threshold".into(),
-                    "conf_threshold" => "threshold".into(),
-                    other => panic!("unknown selection {other}"),
-                };
-                format!("{}+{pace}", word("score"))
-            }
-            "llada_low_confidence" => "llada".into(),
-            "fast_dllm" if word("cache") == "none" => {
-                settings.threshold = self.number("threshold");
-                if settings.threshold.is_some() { "fast-dllm".into() } else { "llada".into() }
-            }
-            "klass" | "klass_dream" if word("alg") == "klass" => {
-                settings.conf_threshold = self.number("conf_threshold")?;
-                settings.kl_threshold = self.number("kl_threshold")?;
-                settings.history = self.count("kl_history_length")?;
-                "klass".into()
-            }
-            "klass" if word("alg") == "topk_margin" => "margin+schedule".into(),
-            "wino" => {
-                settings.threshold = self.number("threshold");
-                settings.threshold_back = self.number("threshold_back")?;
-                "wino".into()
-            }
-            "saber" => {
-                settings.saber_n = self.count("n")?;
-                "saber".into()
-            }
-            "dream" => {
-                settings.dream_schedule = true;
-                settings.eps = self.number("eps")? as f32;
-                let order = match word("alg") {
-                    "maskgit_plus" => "confidence",
-                    "topk_margin" => "margin",
-                    other => other,
-                };
-                format!("{order}+schedule")
-            }
-            "fast_dllm" | "fast_dllm_dream" | "klass" => return None,
-            other => panic!("unknown decoder {other}"),
-        };
-        Some((name, settings))
-    }
-
-    fn check(&self, prompt: &[Token], model: &mut CpuPredictor) -> Result<(), String> {
-        let Some((name, settings)) = self.strategy() else { unreachable!("left out before") };
-        let canvas = Canvas::with_tail(prompt, self.gen_length, model.description().mask).unwrap();
-        let blocks = split(prompt.len()..canvas.len(), self.block_length);
-        let strategy = Strategy::parse(&name, &settings).unwrap();
-        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
-        decode(&mut runs, model).unwrap();
-        let [run] = runs;
-        for (number, (delta, golden)) in run.trace().deltas.iter().zip(&self.steps).enumerate() {
-            let steps: Vec<usize> =
-                delta.committed.iter().flat_map(|commit| [commit.position, commit.token as usize]).collect();
-            if steps != *golden {
-                return Err(format!("{}: step {number} is {steps:?}, not {golden:?}", self.id));
-            }
-            let remasked = self.remask.as_ref().map_or(&[] as &[usize], |remask| &remask[number]);
-            if delta.reopened != remasked {
-                return Err(format!("{}: step {number} reopens {:?}, not {remasked:?}", self.id, delta.reopened));
-            }
-        }
-        let end = &run.canvas().tokens()[prompt.len()..];
-        if run.forwards() != self.nfe || end != self.end {
-            return Err(format!("{}: {} forwards, not {}", self.id, run.forwards(), self.nfe));
-        }
-        Ok(())
-    }
-}
-
-fn data(path: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
-}
-
-/// Checks a file of records and returns how many were checked.
-fn check(model: &str, records: &str) -> usize {
-    check_some(&data(model), records, |_| true)
-}
-
-fn check_some(model: &Path, records: &str, wanted: impl Fn(&Golden) -> bool) -> usize {
-    let read = |path: &str| std::fs::read_to_string(data(path)).unwrap();
-    let Prompts { prompts } = serde_json::from_str(&read("decode/prompts.json")).unwrap();
-    let checkpoint = Checkpoint::open(model).unwrap();
-    let mut model = CpuPredictor::load(&checkpoint, Some(Precision::F32)).unwrap();
-    let records = read(records);
-    let goldens = records.lines().map(|line| serde_json::from_str::<Golden>(line).unwrap());
-    let reproducible = |golden: &Golden| !golden.fragile && golden.strategy().is_some();
-    let solid: Vec<Golden> = goldens.filter(|golden| reproducible(golden) && wanted(golden)).collect();
-    let failures: Vec<String> =
-        solid.iter().filter_map(|golden| golden.check(&prompts[golden.prompt], &mut model).err()).collect();
-    assert!(failures.is_empty(), "{} of {} differ:\n{}", failures.len(), solid.len(), failures.join("\n"));
-    solid.len()
-}
 
 #[test]
 fn official_decoders_on_llada() {
-    assert_eq!(check("llada-tiny", "decode/llada-official.jsonl"), 207);
+    check_records(on_cpu, 0);
 }
 
 #[test]
 fn reference_strategies_on_llada() {
-    assert_eq!(check("llada-tiny", "decode/llada-reference.jsonl"), 518);
+    check_records(on_cpu, 1);
 }
 
 #[test]
 fn official_decoders_on_dream() {
-    assert_eq!(check("dream-tiny", "decode/dream-official.jsonl"), 65);
+    check_records(on_cpu, 2);
 }
 
 #[test]
 fn reference_strategies_on_dream() {
-    assert_eq!(check("dream-tiny", "decode/dream-reference.jsonl"), 509);
+    check_records(on_cpu, 3);
 }
 
 /// A vocabulary projection in which the mask token would win at many positions changes nothing.
@@ -188,6 +47,7 @@ fn the_mask_token_is_never_chosen_whatever_its_logit() {
     tensors.push(("model.transformer.ff_out.weight".into(), changed));
     safetensors::serialize_to_file(tensors, None, &folder.path().join("model.safetensors")).unwrap();
 
-    let checked = check_some(folder.path(), "decode/llada-reference.jsonl", |golden| golden.prompt == 0);
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let checked = check_some(&checkpoint, on_cpu, "decode/llada-reference.jsonl", |golden| golden.prompt == 0);
     assert!(checked > 100, "{checked}");
 }

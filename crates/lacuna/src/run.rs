@@ -121,6 +121,11 @@ impl Run {
         Ok(self.trace.deltas.last().expect("a step was taken"))
     }
 
+    /// Gives the run up before it is finished: what the model remembers of it is dropped.
+    pub fn abandon(self, predictor: &mut dyn Predictor) {
+        predictor.forget(self.id);
+    }
+
     /// Begins the block with this index.
     fn enter(&mut self, index: usize) -> Result<()> {
         self.scene.block = Block { index, range: self.blocks[index].clone(), step: 0 };

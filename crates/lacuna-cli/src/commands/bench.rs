@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use lacuna::{
     Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View, split,
 };
-use lacuna_models::{Checkpoint, Device, Model, Precision, Shape, ceiling_gflops, forward_flops, load};
+use lacuna_models::{Checkpoint, Model, Precision, Shape, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
@@ -23,6 +23,7 @@ a run, in which the whole block is masked. All times are those of the best repet
 Examples:
   lacuna bench --shape medium --strategy dos
   lacuna bench --shape medium --strategy confidence --block-length 64
+  lacuna bench --shape llada-8b --length 640 --device cuda
   lacuna bench --shape mini --batch 16 --format json")]
 pub(crate) struct Bench {
     /// The shape of the model
@@ -32,6 +33,9 @@ pub(crate) struct Bench {
     /// The precision of weights and matrix products
     #[arg(long, value_enum, default_value_t = args::Precision::Bf16)]
     precision: args::Precision,
+    /// Where to compute
+    #[arg(long, value_enum, default_value_t = args::Device::Auto)]
+    device: args::Device,
     /// How many threads to use [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
@@ -61,7 +65,7 @@ pub(crate) struct Bench {
 #[derive(Serialize)]
 struct Report {
     shape: &'static str,
-    device: &'static str,
+    device: String,
     precision: String,
     threads: usize,
     length: usize,
@@ -95,6 +99,7 @@ impl Predictor for Timed {
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         let begun = Instant::now();
         let seen = self.inner.observe(views);
+        self.inner.wait()?;
         self.forward += begun.elapsed();
         seen
     }
@@ -136,11 +141,13 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let settings = Settings { layers: vec![args.layer.unwrap_or(architecture.layers / 6)], ..Settings::default() };
     let precision = Precision::from(args.precision);
     let mut model = Timed {
-        inner: load(&checkpoint, Some(precision), Device::Auto)?,
+        inner: load(&checkpoint, Some(precision), args.device.into())?,
         forward: Duration::ZERO,
         read: Duration::ZERO,
         rows: 0,
     };
+    // Before the steps, which heat the chip.
+    let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
         let begin = || begin(args, block_length, architecture.mask, &settings, model.description());
@@ -158,11 +165,15 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let best = samples.into_iter().min_by_key(|sample| sample.total).context("--repetitions is 1 or more")?;
 
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let device = model.inner.device();
+    let on_gpu = !device.starts_with("cpu");
+    let memory = model.inner.memory(args.batch * args.length);
+    let held = memory.weights + memory.buffers;
     let operations = args.batch as f64 * forward_flops(architecture, args.length);
     report(
         &Report {
             shape: shape.name(),
-            device: "cpu",
+            device: if on_gpu { device } else { "cpu".into() },
             precision: format!("{precision:?}").to_lowercase(),
             threads: rayon::current_num_threads(),
             length: args.length,
@@ -174,10 +185,10 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             read_ms: ms(best.read),
             decode_ms: ms(best.total.saturating_sub(best.forward + best.read)),
             gflops: operations / best.forward.as_secs_f64() * 1e-9,
-            ceiling_gflops: ceiling_gflops(precision),
+            ceiling_gflops,
             rows_read: best.rows,
             tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
-            peak_memory_bytes: peak_memory(),
+            peak_memory_bytes: if on_gpu { Some(held as u64) } else { peak_memory() },
         },
         args.format,
     )
@@ -207,7 +218,8 @@ fn report(report: &Report, format: Format) -> Result<()> {
     let Report { shape, device, precision, threads, length, block_length, batch, strategy, .. } = report;
     let line = |name: &str, value: String| print(&format!("{name:<14}{value}"));
     line("shape", format!("{shape}, {batch} x {length} positions in blocks of {block_length}, {strategy}"))?;
-    line("computes", format!("in {precision} on {threads} threads ({device})"))?;
+    let place = if device == "cpu" { format!("{threads} threads (cpu)") } else { device.clone() };
+    line("computes", format!("in {precision} on {place}"))?;
     line("step", format!("{:.2} ms, {:.1} tokens/s", report.ms_per_step, report.tokens_per_second))?;
     let share = 100.0 * report.gflops / report.ceiling_gflops;
     let speed = format!("{:.0} of {:.0} GFLOP/s, {share:.0}%", report.gflops, report.ceiling_gflops);

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use lacuna_models::Request;
+use lacuna_models::{Request, describe_gpu};
 use serde::Serialize;
 
 use super::print;
@@ -36,6 +36,9 @@ struct Report {
     stored_as: Vec<String>,
     stored_bytes: usize,
     precision: String,
+    device: String,
+    /// The GPU, or why there is none that can be used.
+    gpu: String,
     weight_bytes: usize,
     /// For a canvas of 512 positions.
     working_bytes: usize,
@@ -71,6 +74,8 @@ pub(crate) fn inspect(args: &Inspect) -> Result<()> {
         stored_as: checkpoint.dtypes(),
         stored_bytes: checkpoint.bytes(),
         precision: format!("{:?}", predictor.precision()).to_lowercase(),
+        device: predictor.device(),
+        gpu: describe_gpu().unwrap_or_else(|error| error.to_string()),
         weight_bytes: memory.weights,
         working_bytes: memory.buffers,
         threads: rayon::current_num_threads(),
@@ -105,7 +110,8 @@ fn show(report: &Report) -> Result<()> {
     )?;
     line("context", format!("{} positions", report.context))?;
     line("stored as", format!("{}, {}", report.stored_as.join(" and "), bytes(report.stored_bytes)))?;
-    line("computes in", format!("{} on {} threads", report.precision, report.threads))?;
+    line("computes in", format!("{} on {}", report.precision, report.device))?;
+    line("GPU", report.gpu.clone())?;
     let buffers = bytes(report.working_bytes);
     line("memory", format!("{} of weights, {buffers} of buffers for {CANVAS} positions", bytes(report.weight_bytes)))?;
     line("tokenizer", report.tokenizer.clone())?;

@@ -26,14 +26,19 @@ impl Noise {
 
     /// The numbers from `first` on.
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) {
-        let step = self.reach / (1u32 << 31) as f32;
-        let start = (first as u32).wrapping_add(self.seed);
+        let (seed, mean, step) = self.recipe();
+        let start = (first as u32).wrapping_add(seed);
         for (index, value) in values.iter_mut().enumerate() {
             let mut x = start.wrapping_add(index as u32).wrapping_mul(MIX);
             x = (x ^ (x >> 15)).wrapping_mul(0x85EB_CA6B);
             x ^= x >> 13;
-            *value = self.mean + x as i32 as f32 * step;
+            *value = mean + x as i32 as f32 * step;
         }
+    }
+
+    /// What a number is made of: the seed, the mean, and what a 32-bit integer is multiplied with.
+    pub(crate) fn recipe(&self) -> (u32, f32, f32) {
+        (self.seed, self.mean, self.reach / (1u32 << 31) as f32)
     }
 
     /// How many there are.

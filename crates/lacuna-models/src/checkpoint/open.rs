@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::tensors::Tensors;
 use super::{Files, Recommended, Tensor};
-use crate::{Architecture, Error, Result, Shape, Text, dream, llada};
+use crate::{Architecture, Error, Precision, Result, Shape, Text, dream, llada};
 
 const CONFIG: &str = "config.json";
 
@@ -107,7 +107,10 @@ impl Checkpoint {
 
     /// How to call it in a message.
     pub fn name(&self) -> String {
-        self.files.place()
+        match &self.weights {
+            Weights::Stored(_) => self.files.place(),
+            Weights::Random => "a model with random weights".to_string(),
+        }
     }
 
     /// How many numbers the weights are.
@@ -132,6 +135,11 @@ impl Checkpoint {
             Weights::Stored(tensors) => tensors.dtypes(),
             Weights::Random => Vec::new(),
         }
+    }
+
+    /// The precision that loses nothing the files have: 16-bit weights stay so.
+    pub(crate) fn own_precision(&self) -> Precision {
+        if self.is_f32() { Precision::F32 } else { Precision::Bf16 }
     }
 
     pub(crate) fn is_f32(&self) -> bool {

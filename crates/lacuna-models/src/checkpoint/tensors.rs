@@ -225,6 +225,22 @@ impl Tensor<'_> {
         }
     }
 
+    /// Its bytes as they are in the file; none if it is made when it is read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.values {
+            Values::Random(_) => &[],
+            Values::Stored { content, range } => &content[range.clone()],
+        }
+    }
+
+    /// What it is made of, if it is made when it is read.
+    pub(crate) fn noise(&self) -> Option<&Noise> {
+        match &self.values {
+            Values::Random(noise) => Some(noise),
+            Values::Stored { .. } => None,
+        }
+    }
+
     /// Gives the memory of its pages back.
     pub(crate) fn release(&self) {
         if let Values::Stored { content, range } = &self.values {

@@ -10,10 +10,13 @@ use super::kernel::{
     scale,
 };
 use super::key_values::{Context, KeyValues};
-use super::layout::{Layout, Selection, TILE, Tile};
-use super::rope::Rope;
 use super::scratch::{Scratch, Scratched};
 use crate::Architecture;
+use crate::layout::{Layout, Selection, Tile};
+use crate::rope::Rope;
+
+/// Query rows that are computed together.
+pub(crate) const TILE: usize = 24;
 
 /// The sizes attention works with.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,9 @@
 //! Beliefs from logits: what [`Row::believe`] says, in one pass.
 
-use lacuna::{Belief, Choice, Error, Lens, Previous, Result, Row, Token};
+use lacuna::{Belief, Error, Previous, Result, Row, Token};
 
 use super::kernel::{Summary, divergence};
+use crate::ask::takes_the_largest;
 
 /// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth.
 pub(crate) fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
@@ -34,16 +35,6 @@ pub(crate) fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<P
     })
 }
 
-/// Whether nothing happens to the logits but that some are left out, and the largest is chosen.
-fn takes_the_largest(lens: &Lens) -> bool {
-    let largest = match lens.choice {
-        Choice::Greedy => true,
-        Choice::Nucleus { temperature, top_p, top_k } => temperature <= 0.0 && top_p >= 1.0 && top_k == 0,
-        Choice::Gumbel { .. } => false,
-    };
-    largest && lens.deferred.is_empty()
-}
-
 /// The divergence from the distribution kept before, which this one replaces.
 fn compare(logits: &[f32], log_total: f64, previous: &mut Option<Previous>) -> Option<f64> {
     match previous {
@@ -63,7 +54,7 @@ fn compare(logits: &[f32], log_total: f64, previous: &mut Option<Previous>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lacuna::{Draw, Place};
+    use lacuna::{Choice, Draw, Lens, Place};
 
     fn close(found: f64, exact: f64) -> bool {
         (found - exact).abs() <= 2e-6 * exact.abs() + 1e-12

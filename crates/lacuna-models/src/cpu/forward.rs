@@ -3,14 +3,14 @@
 use lacuna::{Observation, View};
 use rayon::prelude::*;
 
-use super::attention::{Attended, Shape, Want};
+use super::attention::{Attended, Shape, TILE, Want};
 use super::kernel::{Lines, rms_norm, silu_times};
 use super::key_values::Context;
-use super::layout::{Layout, Selection};
 use super::matrix::{Input, Precision};
-use super::rope::Rope;
 use super::weights::{Block, Weights};
 use crate::Architecture;
+use crate::layout::{Layout, Selection};
+use crate::rope::Rope;
 
 /// A model with its weights, and the buffers it computes in. They grow when a forward pass needs more and are kept.
 pub(crate) struct Forward {
@@ -80,7 +80,7 @@ impl Forward {
         let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
         hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
 
-        all.select(layout, 0..layout.rows());
+        all.select(layout, 0..layout.rows(), TILE);
         let last = weights.blocks.len() - 1;
         for (layer, block) in weights.blocks.iter().enumerate() {
             work.enter(*sizes, block, hidden, None);
@@ -100,7 +100,7 @@ impl Forward {
             }
             fill();
             if views.iter().any(|view| asks(view, layer)) {
-                masked.select(layout, masked_rows(layout, views, layer));
+                masked.select(layout, masked_rows(layout, views, layer), TILE);
                 work.enter(*sizes, block, hidden, Some(masked));
                 work.ask(block);
                 work.attended.compute(layout, masked, rope, &work.query, context, Want::Mass);

@@ -5,10 +5,10 @@ use rayon::prelude::*;
 
 use super::attention::Shape;
 use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index, rotate};
-use super::layout::{Layout, Span};
 use super::matrix::Precision;
-use super::rope::Rope;
 use super::scratch::{Scratch, Scratched};
+use crate::layout::{Layout, Span};
+use crate::rope::Rope;
 
 /// Keys and values in what attention is computed in: f32 if products are, else bf16.
 pub(crate) enum Context {

@@ -5,15 +5,13 @@ mod believe;
 mod forward;
 pub(crate) mod kernel;
 mod key_values;
-mod layout;
 mod matrix;
 mod measure;
 mod predictor;
 mod read;
-mod rope;
 mod scratch;
 mod weights;
 
 pub use matrix::Precision;
 pub use measure::{Product, ceiling_gflops, forward_flops};
-pub use predictor::{CpuPredictor, Memory};
+pub use predictor::CpuPredictor;

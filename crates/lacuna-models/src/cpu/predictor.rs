@@ -3,11 +3,13 @@
 use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::forward::Forward;
-use super::layout::Layout;
 use super::matrix::Precision;
+use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
-use crate::{Checkpoint, Error, Model, Result};
+use crate::ask::check;
+use crate::layout::Layout;
+use crate::{Checkpoint, Memory, Model, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
@@ -21,67 +23,19 @@ pub struct CpuPredictor {
     reader: Reader,
 }
 
-/// What a predictor holds, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// The weights.
-    pub weights: usize,
-    /// The buffers of one forward pass.
-    pub buffers: usize,
-}
-
 impl CpuPredictor {
     /// Loads the weights, in the checkpoint's own precision if none is given: 16-bit weights stay so.
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
-        let own = if checkpoint.is_f32() { Precision::F32 } else { Precision::Bf16 };
-        let precision = precision.unwrap_or(own);
+        let precision = precision.unwrap_or(checkpoint.own_precision());
         let architecture = checkpoint.architecture();
         let weights = Weights::load(checkpoint, precision)?;
         Ok(Self {
-            description: Description {
-                vocabulary: architecture.vocabulary,
-                mask: architecture.mask,
-                layers: architecture.layers,
-                heads: architecture.heads,
-                context: architecture.context,
-                // A shadow row of a shifted model would predict the position behind it.
-                shadows: !architecture.shifted,
-            },
+            description: architecture.description(),
             precision,
             layout: Layout::new(architecture.shifted),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })
-    }
-
-    fn check(&self, view: &View<'_>) -> lacuna::Result<()> {
-        let Description { vocabulary, layers, heads, context, shadows, .. } = self.description;
-        let length = view.tokens.len();
-        if length == 0 {
-            return Err(Error::Request("a canvas without positions cannot be observed".to_string()).into());
-        }
-        if length > context {
-            return Err(lacuna::Error::TooLong { length, context });
-        }
-        if let Some(position) = view.tokens.iter().position(|&token| token as usize >= vocabulary) {
-            return Err(lacuna::Error::TokenOutOfRange { token: view.tokens[position], position, vocabulary });
-        }
-        for source in view.attention {
-            if source.layer >= layers {
-                return Err(lacuna::Error::NoSuchLayer { layer: source.layer, layers });
-            }
-            if let Some(&head) = source.heads.iter().find(|&&head| head >= heads) {
-                return Err(lacuna::Error::NoSuchHead { head, heads });
-            }
-        }
-        if !shadows && !view.shadows.is_empty() {
-            let reason = "a model whose prediction is shifted has no shadow rows";
-            return Err(lacuna::Error::Unfit(reason.to_string()));
-        }
-        match view.shadows.iter().find(|&&position| position >= length) {
-            Some(position) => Err(Error::Request(format!("position {position} has no token to shadow")).into()),
-            None => Ok(()),
-        }
     }
 }
 
@@ -91,7 +45,7 @@ impl Predictor for CpuPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        views.iter().try_for_each(|view| self.check(view))?;
+        views.iter().try_for_each(|view| check(view, &self.description))?;
         self.layout.pack(views, self.description.mask);
         let Self { forward, layout, .. } = self;
         Ok(inside_the_pool(|| forward.observe(layout, views)))
@@ -119,6 +73,10 @@ impl Model for CpuPredictor {
     fn memory(&self, length: usize) -> Memory {
         let buffers = self.forward.buffer_bytes(length) + Reader::buffer_bytes(&self.forward, length);
         Memory { weights: self.forward.weights.bytes(), buffers }
+    }
+
+    fn ceiling_gflops(&mut self) -> Result<f64> {
+        Ok(ceiling_gflops(self.precision))
     }
 
     fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use lacuna::{Belief, Place, Previous, Row};
 use rayon::prelude::*;
 
+use super::attention::TILE;
 use super::believe::believe;
 use super::forward::Forward;
 use super::kernel::Lines;
-use super::layout::{Layout, Selection};
 use crate::Result;
+use crate::layout::{Layout, Selection};
 
 /// Rows whose logits exist at the same time.
 const CHUNK: usize = 64;
@@ -44,7 +45,7 @@ impl Reader {
         }
         needed.sort_unstable();
         needed.dedup();
-        selection.select(layout, needed.iter().copied());
+        selection.select(layout, needed.iter().copied(), TILE);
         forward.finish(layout, selection, finished);
 
         let mut beliefs = Vec::with_capacity(rows.len());
@@ -103,7 +104,7 @@ impl Reader {
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
         let first = layout.row(view, Place::At(0))?;
-        self.selection.select(layout, first..first + layout.spans[view].tokens);
+        self.selection.select(layout, first..first + layout.spans[view].tokens, TILE);
         forward.finish(layout, &self.selection, &mut self.finished);
         let length = self.selection.len();
         let mut all = Vec::with_capacity(length);

@@ -75,7 +75,9 @@ impl Block {
             let bias = |&(part, rows): &(&str, usize)| checkpoint.tensor(&name(part, "bias"), &[rows])?.to_vec();
             Ok(Some(parts.iter().map(bias).collect::<Result<Vec<_>>>()?.concat()))
         };
-        let linear = |parts: &[(&str, usize)]| Ok(Linear { matrix: matrix(parts, hidden)?, bias: bias(parts)? });
+        let linear = |parts: &[(&str, usize)]| -> Result<Linear> {
+            Ok(Linear { matrix: matrix(parts, hidden)?, bias: bias(parts)? })
+        };
         Ok(Self {
             attention_norm: norm(names.attention_norm)?,
             query: linear(&[(names.query, hidden)])?,

@@ -2,26 +2,41 @@
 #![allow(dead_code, reason = "every test file uses some of it")]
 
 pub(crate) mod altered;
+pub(crate) mod decoding;
 pub(crate) mod naive;
+pub(crate) mod promises;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use lacuna::{Belief, Draw, Lens, Place, Predictor, Row, Source, Token, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Precision};
+use lacuna::{Belief, Draw, Lens, Place, Row, Source, Token, View};
+use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 use safetensors::SafeTensors;
 
 /// The mask token of the tiny models.
 pub(crate) const MASK: Token = 511;
 
-/// A file or directory of test data.
+/// A file or directory of test data. The crate is looked for where the tests run, which may not be where they were built.
 pub(crate) fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    here.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).join("tests/data").join(name)
+}
+
+/// Loads a checkpoint onto some device.
+pub(crate) type Load = fn(&Checkpoint, Precision) -> Box<dyn Model>;
+
+/// Loads a checkpoint onto the CPU.
+pub(crate) fn on_cpu(checkpoint: &Checkpoint, precision: Precision) -> Box<dyn Model> {
+    Box::new(CpuPredictor::load(checkpoint, Some(precision)).unwrap())
 }
 
 /// One of the tiny models.
+pub(crate) fn tiny(name: &str) -> Checkpoint {
+    Checkpoint::open(data(name)).unwrap()
+}
+
+/// One of the tiny models, on the CPU.
 pub(crate) fn load(name: &str, precision: Precision) -> CpuPredictor {
-    let checkpoint = Checkpoint::open(data(name)).unwrap();
-    CpuPredictor::load(&checkpoint, Some(precision)).unwrap()
+    CpuPredictor::load(&tiny(name), Some(precision)).unwrap()
 }
 
 /// One case of the forward goldens.
@@ -61,7 +76,7 @@ pub(crate) fn view(tokens: &[Token]) -> View<'_> {
 }
 
 /// Beliefs at places of one view.
-pub(crate) fn read(model: &mut CpuPredictor, view: usize, places: &[Place]) -> Vec<Belief> {
+pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Place]) -> Vec<Belief> {
     let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
     let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &lens)).collect();
     model.read(&rows).unwrap()

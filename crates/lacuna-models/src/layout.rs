@@ -4,9 +4,6 @@ use lacuna::{Place, Token, View};
 
 use crate::{Error, Result};
 
-/// Query rows that attention computes together.
-pub(crate) const TILE: usize = 24;
-
 /// All views back to back, each with its tokens first and its shadows behind them. There is no padding.
 #[derive(Default)]
 pub(crate) struct Layout {
@@ -90,10 +87,16 @@ impl Layout {
         found.ok_or_else(|| Error::Request(format!("{place:?} was not among the places observed of view {view}")))
     }
 
-    /// Whether a row is a shadow, and which view it belongs to.
-    fn kind(&self, row: usize) -> (usize, bool) {
-        let view = self.spans.partition_point(|span| span.end() <= row);
-        (view, row >= self.spans[view].start + self.spans[view].tokens)
+    /// The rows that predict masked positions, ascending.
+    pub(crate) fn predicting_rows(&self) -> Vec<usize> {
+        let masked = |row: &usize| self.open[*row] == 0.0;
+        let of_span = |span: &Span| {
+            let (start, shift) = (span.start, usize::from(self.shifted));
+            (start..start + span.tokens).filter(masked).map(move |row| row.max(start + shift) - shift)
+        };
+        let mut rows: Vec<usize> = self.spans.iter().flat_map(of_span).collect();
+        rows.dedup();
+        rows
     }
 }
 
@@ -112,20 +115,24 @@ pub(crate) struct Tile {
     pub(crate) shadow: bool,
     /// The first, as an index into the selection.
     pub(crate) first: usize,
-    /// How many, at most [`TILE`].
+    /// How many.
     pub(crate) count: usize,
 }
 
 impl Selection {
-    /// Selects `rows`, which must ascend, in place of what was selected before.
-    pub(crate) fn select(&mut self, layout: &Layout, rows: impl Iterator<Item = usize>) {
+    /// Selects `rows`, which must ascend, in place of what was selected before. No tile gets more than `most` of them.
+    pub(crate) fn select(&mut self, layout: &Layout, rows: impl Iterator<Item = usize>, most: usize) {
         let Self { rows: selected, tiles } = self;
         selected.clear();
         tiles.clear();
+        let mut view = 0;
         for row in rows {
-            let (view, shadow) = layout.kind(row);
+            while layout.spans[view].end() <= row {
+                view += 1;
+            }
+            let shadow = row >= layout.spans[view].start + layout.spans[view].tokens;
             match tiles.last_mut() {
-                Some(tile) if (tile.view, tile.shadow) == (view, shadow) && tile.count < TILE => tile.count += 1,
+                Some(tile) if (tile.view, tile.shadow) == (view, shadow) && tile.count < most => tile.count += 1,
                 _ => tiles.push(Tile { view, shadow, first: selected.len(), count: 1 }),
             }
             selected.push(row);
@@ -172,6 +179,7 @@ mod tests {
         let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
         assert_eq!(rows, [0, 0, 1]);
         assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
+        assert_eq!(layout.predicting_rows(), [0, 1, 3]);
     }
 
     #[test]
@@ -179,7 +187,7 @@ mod tests {
         let tokens = vec![9; 60];
         let layout = packed(&[view(&tokens, &[3, 4]), view(&tokens[..5], &[])], false);
         let mut selection = Selection::default();
-        selection.select(&layout, 0..layout.rows());
+        selection.select(&layout, 0..layout.rows(), 24);
         let shape: Vec<_> =
             selection.tiles.iter().map(|tile| (tile.view, tile.shadow, tile.first, tile.count)).collect();
         assert_eq!(

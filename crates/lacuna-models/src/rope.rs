@@ -31,6 +31,11 @@ impl Rope {
         (&self.cosines[position * half..][..half], &self.sines[position * half..][..half])
     }
 
+    /// All cosines and sines, position by position.
+    pub(crate) fn all(&self) -> (&[f32], &[f32]) {
+        (&self.cosines, &self.sines)
+    }
+
     fn length(&self) -> usize {
         self.cosines.len() / self.frequencies.len()
     }

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Runs all GPU tests and the benchmark on a machine with an NVIDIA GPU, and prints one table.
+#
+#   crates/lacuna-models/cuda-check.sh            builds what it needs with cargo
+#   crates/lacuna-models/cuda-check.sh FOLDER     takes the binaries `cuda-tests` and `lacuna` from a folder, for machines
+#                                                 without a Rust toolchain; made elsewhere with
+#                                                   cargo build --release -p lacuna-cli
+#                                                   cargo test --release -p lacuna-models --test cuda --no-run
+#
+# libcublasLt and libnvrtc must be installed or on LD_LIBRARY_PATH.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+if [ $# -gt 0 ]; then
+    tests=$1/cuda-tests lacuna=$1/lacuna
+else
+    cd "$here/../.."
+    cargo build --release -p lacuna-cli
+    lacuna=${CARGO_TARGET_DIR:-target}/release/lacuna
+    tests=$(cargo test --release -p lacuna-models --test cuda --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))/\1/p')
+fi
+
+"$lacuna" inspect | grep -E '^(computes in|GPU)'
+CARGO_MANIFEST_DIR=$here "$tests" --test-threads 4 --nocapture
+
+field() { printf '%s' "$line" | sed 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/'; }
+row() { printf '%-10s %-5s %-7s %-7s %-12s %9s %9s %8s %9s %6s\n' "$@"; }
+row shape prec. batch length strategy 'step ms' forward read 'TFLOP/s' share
+bench() {
+    line=$("$lacuna" bench --device cuda --format json "$@")
+    speed=$(field gflops) ceiling=$(field ceiling_gflops)
+    row "$(field shape)" "$(field precision)" "$(field batch)" "$(field length)" "$(field strategy)" \
+        "$(printf %.3f "$(field ms_per_step)")" "$(printf %.3f "$(field forward_ms)")" "$(printf %.3f "$(field read_ms)")" \
+        "$(awk "BEGIN { printf \"%.0f\", $speed / 1000 }")" "$(awk "BEGIN { printf \"%.0f%%\", 100 * $speed / $ceiling }")"
+}
+for length in 320 640 1024; do bench --shape llada-8b --length $length --repetitions 20; done
+bench --shape llada-8b --length 640 --batch 8 --repetitions 8
+# The same step without dependency scores: what DOS costs.
+bench --shape llada-8b --length 640 --strategy random --repetitions 20
+bench --shape llada-8b --length 640 --strategy confidence --block-length 32 --repetitions 20
+bench --shape llada-8b --length 640 --strategy confidence --block-length 320 --repetitions 20
+bench --shape dream-7b --length 640 --repetitions 20
+bench --shape medium --length 256 --repetitions 20
+bench --shape small --length 256 --repetitions 20
+for batch in 1 8 64; do bench --shape mini --length 200 --block-length 128 --strategy dos+eb --batch $batch --repetitions 20; done
+bench --shape mini --length 200 --block-length 128 --strategy dos+eb --batch 64 --precision f32 --repetitions 10

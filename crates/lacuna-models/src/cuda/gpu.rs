@@ -1,0 +1,195 @@
+//! The GPU, and the libraries that it takes.
+#![allow(unsafe_code, reason = "calls into the CUDA driver")]
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
+use cudarc::{cublaslt, nvrtc};
+
+use super::kernel::Function;
+use crate::{Error, Result};
+
+/// The first GPU that the driver shows, and the one stream on which everything happens in order.
+pub(crate) struct Gpu {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    name: String,
+    capability: (i32, i32),
+}
+
+/// Compute capability from which on there are tensor cores for bf16.
+const OLDEST: (i32, i32) = (8, 0);
+
+impl Gpu {
+    /// Opens it, or says why there is none that can be used.
+    pub(crate) fn open() -> Result<Arc<Self>> {
+        let none = |reason: String| Error::NoGpu { reason, expected: true };
+        // SAFETY: opening a library runs its initializers; these are NVIDIA's.
+        let [driver, cublas, compiler] =
+            unsafe { [sys::is_culib_present(), cublaslt::sys::is_culib_present(), nvrtc::sys::is_culib_present()] };
+        if !driver {
+            let reason = "the NVIDIA driver (libcuda) is not installed".into();
+            return Err(Error::NoGpu { reason, expected: false });
+        }
+        let missing = [("libcublasLt", cublas), ("libnvrtc", compiler)].into_iter().find(|(_, there)| !there);
+        if let Some((library, _)) = missing {
+            let advice = "install the CUDA toolkit, or put its lib64 folder on LD_LIBRARY_PATH";
+            return Err(none(format!("{library} was not found: {advice}")));
+        }
+        result::init().map_err(|error| none(format!("the NVIDIA driver finds no GPU ({})", text(error))))?;
+        check_versions()?;
+        let context =
+            CudaContext::new(0).map_err(|error| none(format!("the GPU cannot be opened ({})", text(error))))?;
+        let (name, capability) = (context.name()?, context.compute_capability()?);
+        if capability < OLDEST {
+            let (major, minor) = capability;
+            return Err(none(format!(
+                "{name} is of compute capability {major}.{minor}, but bf16 needs {}.{} or later",
+                OLDEST.0, OLDEST.1
+            )));
+        }
+        // SAFETY: all work is on one stream, so there is nothing to track.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream()?;
+        Ok(Arc::new(Self { context, stream, name, capability }))
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its compute capability as one number, such as 90.
+    pub(crate) fn architecture(&self) -> i32 {
+        self.capability.0 * 10 + self.capability.1
+    }
+
+    /// Bytes of its memory that are free, and all.
+    pub(crate) fn memory(&self) -> Result<(usize, usize)> {
+        Ok(self.context.mem_get_info()?)
+    }
+
+    /// Makes it the GPU of this thread. Every entry from outside begins with it.
+    pub(crate) fn bind(&self) -> Result<()> {
+        Ok(self.context.bind_to_thread()?)
+    }
+
+    /// Waits until everything so far is done.
+    pub(crate) fn wait(&self) -> Result<()> {
+        Ok(self.stream.synchronize()?)
+    }
+
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream.cu_stream()
+    }
+
+    /// Launches a kernel whose only argument is `arguments`.
+    pub(crate) fn launch<A: Copy>(
+        &self,
+        function: &Function,
+        grid: [usize; 2],
+        threads: usize,
+        shared: usize,
+        arguments: &A,
+    ) -> Result<()> {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let mut pointers = [ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
+        let grid = (grid[0] as u32, grid[1] as u32, 1);
+        // SAFETY: `A` is the kernel's argument by its definition; what its pointers name outlives the launch, because buffers
+        // are freed only after waiting.
+        unsafe {
+            result::launch_kernel(
+                function.raw(),
+                grid,
+                (threads as u32, 1, 1),
+                shared as u32,
+                self.stream(),
+                &mut pointers,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Records what `work` launches, to be launched again at once.
+    pub(crate) fn record(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        self.stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        let done = work();
+        let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0))?;
+        done?;
+        let graph = graph.ok_or_else(|| Error::Gpu("a recorded forward pass was empty".into()))?;
+        Ok(Graph(graph))
+    }
+}
+
+/// Launches that were recorded.
+pub(crate) struct Graph(CudaGraph);
+
+// SAFETY: a graph may be used from any thread, by one at a time; it is only reachable through `&mut` of its owner.
+unsafe impl Send for Graph {}
+
+impl Graph {
+    pub(crate) fn launch(&self) -> Result<()> {
+        Ok(self.0.launch()?)
+    }
+}
+
+/// Refuses a driver that cannot run what the CUDA libraries make.
+fn check_versions() -> Result<()> {
+    let (mut driver, mut major, mut minor) = (0, 0, 0);
+    // SAFETY: the pointers are valid.
+    let told = unsafe {
+        sys::cuDriverGetVersion(&mut driver).result().is_ok()
+            && nvrtc::sys::nvrtcVersion(&mut major, &mut minor) == nvrtc::sys::nvrtcResult::NVRTC_SUCCESS
+    };
+    match too_old(driver, (major, minor)).filter(|_| told) {
+        Some(reason) => Err(Error::NoGpu { reason, expected: true }),
+        None => Ok(()),
+    }
+}
+
+/// Why a driver, which tells the newest CUDA it knows as 12080 for 12.8, does not go with the libraries.
+fn too_old(driver: i32, libraries: (i32, i32)) -> Option<String> {
+    let (known, found) = ((driver / 1000, driver % 1000 / 10), libraries);
+    // Within a major version newer libraries run on older drivers.
+    (known.0 < found.0).then(|| {
+        format!(
+            "the NVIDIA driver is too old: it knows CUDA {}.{}, but the CUDA libraries here are {}.{}; update the driver",
+            known.0, known.1, found.0, found.1
+        )
+    })
+}
+
+/// The GPU that would be used, in a few words, or why there is none.
+pub fn describe_gpu() -> Result<String> {
+    let gpu = Gpu::open()?;
+    let (free, all) = gpu.memory()?;
+    Ok(format!("{}, {:.1} of {:.1} GB free", gpu.name(), free as f64 * 1e-9, all as f64 * 1e-9))
+}
+
+fn text(error: DriverError) -> String {
+    error.error_string().map_or_else(|_| format!("{error:?}"), |text| text.to_string_lossy().into_owned())
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::Gpu(text(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_old;
+
+    #[test]
+    fn a_driver_must_know_the_libraries_major_version() {
+        assert_eq!(too_old(13_000, (13, 2)), None);
+        assert_eq!(too_old(13_010, (12, 8)), None);
+        let reason = too_old(12_040, (13, 0)).unwrap();
+        assert!(reason.contains("it knows CUDA 12.4, but the CUDA libraries here are 13.0"), "{reason}");
+    }
+}

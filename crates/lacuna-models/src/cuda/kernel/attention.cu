@@ -1,0 +1,237 @@
+// Bidirectional attention, and with it the attention mass on unmasked positions that the dependency score is made of.
+//
+// One block of threads takes a tile of query rows and a head, and passes over the tile's keys in order, with a running
+// maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A row's result depends on
+// its own keys alone, not on the rows it shares a tile with.
+
+// Query rows that see the same keys. Key k of a tile is row key_start + k of the layout.
+struct Tile {
+    u32 first;      // of the selected rows
+    u32 count;
+    u32 key_start;
+    u32 key_count;
+    u32 shadow;     // whether each row is blind to the key at its own position
+};
+
+struct Attention {
+    const element* queries;  // of the selected rows
+    const element* keys;     // of all rows
+    const element* values;
+    element* output;         // of the selected rows; may be null
+    float* mass;             // [selected rows][heads]; null if it is not wanted
+    const Tile* tiles;
+    const u32* rows;         // the selected rows; null if all are
+    const u32* positions;    // of all rows
+    const float* open;       // of all rows: 1 where unmasked, else 0
+    u32 query_stride, key_stride, output_stride;
+    u32 heads, key_value_heads;
+    float scale;             // 1 / sqrt(HEAD_SIZE)
+};
+
+#define LOG2_E 1.4426950408889634f
+
+// The key that a row must not see, or one that does not exist.
+DEVICE u32 hidden_key(const Attention& a, const Tile& tile, u32 index) {
+    if (!tile.shadow || index >= tile.count) return ~0u;
+    u32 selected = tile.first + index;
+    return a.positions[a.rows ? a.rows[selected] : selected];
+}
+
+#if BF16
+
+DEVICE float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+template <bool MASS> DEVICE void attend(const Attention& a) {
+    extern __shared__ __align__(16) bf16 shared[];
+    __shared__ float open[KEYS];
+    const Tile tile = a.tiles[blockIdx.x];
+    if (tile.count == 0) return;
+    // The permutation counts from multiples of 1024 bytes.
+    bf16* queries = shared + (WARP_GROUP ? -shared_address(shared) % 1024 / 2 : 0);
+    bf16* keys = queries + STAGE;  // two stages
+    bf16* values = keys + 2 * STAGE;
+    const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
+    const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
+    const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
+    const size_t key_offset = (size_t)tile.key_start * a.key_stride + key_head * HEAD_SIZE;
+    const u32 steps = (tile.key_count + KEYS - 1) / KEYS;
+
+    fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
+    fetch(keys, a.keys + key_offset, a.key_stride, 0, tile.key_count);
+    commit();
+
+    const u32 hidden[2] = {hidden_key(a, tile, row), hidden_key(a, tile, row + 8)};
+    const float factor = a.scale * LOG2_E;
+    float mixed[DEPTH / 8][4] = {};
+    float top[2] = {-INFINITE, -INFINITE}, total[2] = {}, part[2] = {};
+    Query query;
+
+    for (u32 step = 0; step < steps; step++) {
+        const u32 first = step * KEYS;
+        arrive<0>();
+        fetch(values, a.values + key_offset, a.key_stride, first, tile.key_count);
+        commit();
+        if (step + 1 < steps)
+            fetch(keys + (step + 1) % 2 * STAGE, a.keys + key_offset, a.key_stride, first + KEYS, tile.key_count);
+        commit();
+        if (MASS && threadIdx.x < KEYS) {
+            u32 key = first + threadIdx.x;
+            open[threadIdx.x] = key < tile.key_count ? a.open[tile.key_start + key] : 0.0f;
+        }
+        if (MASS) __syncthreads();
+
+        if (step == 0) query = load_query(queries);
+        float scores[KEYS / 8][4];
+        score(scores, query, queries, keys + step % 2 * STAGE);
+        if (first + KEYS > tile.key_count || tile.shadow) {
+#pragma unroll
+            for (int block = 0; block < KEYS / 8; block++)
+                for (int i = 0; i < 4; i++) {
+                    u32 key = first + block * 8 + pair + i % 2;
+                    if (key >= tile.key_count || key == hidden[i / 2]) scores[block][i] = -INFINITE;
+                }
+        }
+
+        float shrink[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float best = top[half];
+#pragma unroll
+            for (int block = 0; block < KEYS / 8; block++)
+                best = fmaxf(best, fmaxf(scores[block][2 * half], scores[block][2 * half + 1]));
+            best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
+            best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
+            const float base = best == -INFINITE ? 0.0f : best * factor;
+            shrink[half] = best == top[half] ? 1.0f : exp2_fast(top[half] * factor - base);
+            top[half] = best;
+            total[half] *= shrink[half];
+            part[half] *= shrink[half];
+#pragma unroll
+            for (int block = 0; block < KEYS / 8; block++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++) {
+                    scores[block][i] = exp2_fast(scores[block][i] * factor - base);
+                    total[half] += scores[block][i];
+                    if (MASS) part[half] += scores[block][i] * open[block * 8 + pair + i % 2];
+                }
+        }
+        // Once the largest scores have been seen, nothing shrinks any more.
+        if (__any_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) {
+#pragma unroll
+            for (int block = 0; block < DEPTH / 8; block++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) mixed[block][i] *= shrink[i / 2];
+        }
+        u32 weights[KEYS / 16][4];
+#pragma unroll
+        for (int k = 0; k < KEYS / 16; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                weights[k][i] = pack(scores[2 * k + i / 2][i % 2 * 2], scores[2 * k + i / 2][i % 2 * 2 + 1]);
+        arrive<1>();
+        mix(mixed, weights, values);
+    }
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        u32 index = row + half * 8;
+        total[half] += __shfl_xor_sync(~0u, total[half], 1);
+        total[half] += __shfl_xor_sync(~0u, total[half], 2);
+        if (MASS) {
+            part[half] += __shfl_xor_sync(~0u, part[half], 1);
+            part[half] += __shfl_xor_sync(~0u, part[half], 2);
+        }
+        if (index >= tile.count) continue;
+        float inverse = 1.0f / total[half];
+        if (MASS && pair == 0) a.mass[(size_t)(tile.first + index) * a.heads + head] = part[half] * inverse;
+        if (!a.output) continue;
+        bf16* to = a.output + (size_t)(tile.first + index) * a.output_stride + head * HEAD_SIZE;
+#pragma unroll
+        for (int block = 0; block < DEPTH / 8; block++)
+            if (block * 8 + pair < HEAD_SIZE)
+                *(u32*)(to + block * 8 + pair) = pack(mixed[block][2 * half] * inverse, mixed[block][2 * half + 1] * inverse);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) { attend<false>(a); }
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) { attend<true>(a); }
+
+#else
+
+// In f32: a warp for each row; 32 keys at a time, one for each lane.
+#define WARPS 8
+#define KEYS 32
+#define PITCH (HEAD_SIZE + 1)
+#define SHARE ((HEAD_SIZE + 31) / 32)
+
+DEVICE void attend(const Attention& a) {
+    extern __shared__ float shared[];
+    float* keys = shared;
+    float* values = keys + KEYS * PITCH;
+    float* queries = values + KEYS * PITCH;
+    const Tile tile = a.tiles[blockIdx.x];
+    if (tile.count == 0) return;
+    const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+    for (u32 begin = 0; begin < tile.count; begin += WARPS) {
+        const u32 index = begin + warp;
+        const bool active = index < tile.count;
+        float* query = queries + warp * HEAD_SIZE;
+        __syncwarp();
+        if (active) {
+            const float* from = a.queries + (size_t)(tile.first + index) * a.query_stride + head * HEAD_SIZE;
+            for (u32 i = lane; i < HEAD_SIZE; i += 32) query[i] = from[i] * a.scale;
+        }
+        const u32 hidden = hidden_key(a, tile, index);
+        float mixed[SHARE] = {}, top = -INFINITE, total = 0.0f, part = 0.0f;
+        for (u32 first = 0; first < tile.key_count; first += KEYS) {
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < KEYS * HEAD_SIZE; i += WARPS * 32) {
+                u32 key = i / HEAD_SIZE, column = i % HEAD_SIZE;
+                bool there = first + key < tile.key_count;
+                size_t from = (size_t)(tile.key_start + first + key) * a.key_stride + key_head * HEAD_SIZE + column;
+                keys[key * PITCH + column] = there ? a.keys[from] : 0.0f;
+                values[key * PITCH + column] = there ? a.values[from] : 0.0f;
+            }
+            __syncthreads();
+            if (!active) continue;
+
+            const u32 key = first + lane;
+            const bool visible = key < tile.key_count && key != hidden;
+            float score = 0.0f;
+            for (u32 i = 0; i < HEAD_SIZE; i++) score += query[i] * keys[lane * PITCH + i];
+            if (!visible) score = -INFINITE;
+            float best = score;
+            for (int offset = 16; offset > 0; offset /= 2) best = fmaxf(best, __shfl_xor_sync(~0u, best, offset));
+            best = fmaxf(best, top);
+            if (best == -INFINITE) continue;
+            const float shrink = expf(top - best);
+            top = best;
+            const float weight = visible ? expf(score - best) : 0.0f;
+            total = total * shrink + warp_sum(weight);
+            part = part * shrink + warp_sum(visible ? weight * a.open[tile.key_start + key] : 0.0f);
+            for (int i = 0; i < SHARE; i++) mixed[i] *= shrink;
+            for (int k = 0; k < KEYS; k++) {
+                const float w = __shfl_sync(~0u, weight, k);
+                for (int i = 0; i < SHARE; i++)
+                    if (lane + 32 * i < HEAD_SIZE) mixed[i] += w * values[k * PITCH + lane + 32 * i];
+            }
+        }
+        if (!active) continue;
+        if (a.mass && lane == 0) a.mass[(size_t)(tile.first + index) * a.heads + head] = part / total;
+        if (!a.output) continue;
+        float* to = a.output + (size_t)(tile.first + index) * a.output_stride + head * HEAD_SIZE;
+        for (int i = 0; i < SHARE; i++)
+            if (lane + 32 * i < HEAD_SIZE) to[lane + 32 * i] = mixed[i] / total;
+    }
+}
+
+KERNEL attention(Attention a) { attend(a); }
+KERNEL attention_with_mass(Attention a) { attend(a); }
+
+#endif

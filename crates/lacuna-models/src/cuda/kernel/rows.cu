@@ -1,0 +1,158 @@
+// What is done to single rows between matrix products. One block of threads takes one row.
+
+struct Embedding {
+    const void* table;
+    const u32* tokens;
+    float* hidden;
+    u32 width;
+    u32 table_is_bf16;  // else it is f32
+};
+
+KERNEL embed(Embedding e) {
+    size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
+    for (u32 i = threadIdx.x; i < e.width; i += blockDim.x)
+        e.hidden[to + i] = e.table_is_bf16 ? widen(((const bf16*)e.table)[from + i]) : ((const float*)e.table)[from + i];
+}
+
+struct Norm {
+    const float* input;
+    const u32* rows;      // which rows of the input; null if all are
+    const float* weight;
+    element* output;
+    float* copy;          // the rows as they were; null if they are not wanted
+    u32 width;
+    float epsilon;
+};
+
+// output = row / sqrt(mean(row^2) + epsilon) * weight
+KERNEL rms_norm(Norm n) {
+    const float* row = n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
+    element* output = n.output + (size_t)blockIdx.x * n.width;
+    float* copy = n.copy ? n.copy + (size_t)blockIdx.x * n.width : nullptr;
+    float squares = 0.0f;
+    if (n.width % 4 == 0) {
+        for (u32 i = threadIdx.x * 4; i < n.width; i += blockDim.x * 4) {
+            float4 x = widen4(row + i);
+            squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+            if (copy) narrow4(x, copy + i);
+        }
+    } else {
+        for (u32 i = threadIdx.x; i < n.width; i += blockDim.x) {
+            squares += row[i] * row[i];
+            if (copy) copy[i] = row[i];
+        }
+    }
+    const double mean = block_sum((double)squares) / n.width;
+    const float scale = (float)(1.0 / sqrt(mean + (double)n.epsilon));
+    if (n.width % 4 == 0) {
+        for (u32 i = threadIdx.x * 4; i < n.width; i += blockDim.x * 4) {
+            float4 x = widen4(row + i), w = widen4(n.weight + i);
+            narrow4(make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w), output + i);
+        }
+    } else {
+        for (u32 i = threadIdx.x; i < n.width; i += blockDim.x) narrow(row[i] * scale * n.weight[i], output + i);
+    }
+}
+
+struct Rotation {
+    element* data;         // rows of heads
+    const float* bias;     // of a row; null if there is none
+    const u32* rows;       // which rows of the layout these are; null if all are
+    const u32* positions;
+    const float* cosines;  // [position][HEAD_SIZE / 2]
+    const float* sines;
+    u32 heads;             // of a row
+    u32 rotated;           // so many from the first on; the others only get the bias
+};
+
+// Rotary embedding in the "rotate half" convention, after the bias.
+KERNEL rotate(Rotation r) {
+    const u32 half = HEAD_SIZE / 2, step = half % 4 == 0 ? 4 : 1;
+    element* row = r.data + (size_t)blockIdx.x * r.heads * HEAD_SIZE;
+    const u32 position = r.positions[r.rows ? r.rows[blockIdx.x] : blockIdx.x];
+    const float *cosines = r.cosines + (size_t)position * half, *sines = r.sines + (size_t)position * half;
+    const u32 heads = r.bias ? r.heads : r.rotated;
+    for (u32 index = threadIdx.x * step; index < heads * half; index += blockDim.x * step) {
+        const u32 head = index / half, i = index % half, at = head * HEAD_SIZE + i;
+        float x[4], y[4];
+#if HEAD_SIZE % 8 == 0
+        *(float4*)x = widen4(row + at);
+        *(float4*)y = widen4(row + at + half);
+#else
+        x[0] = widen(row[at]);
+        y[0] = widen(row[at + half]);
+#endif
+        for (u32 j = 0; j < step; j++) {
+            if (r.bias) {
+                x[j] += r.bias[at + j];
+                y[j] += r.bias[at + half + j];
+            }
+            if (head < r.rotated) {
+                const float cosine = cosines[i + j], sine = sines[i + j], first = x[j];
+                x[j] = first * cosine - y[j] * sine;
+                y[j] = y[j] * cosine + first * sine;
+            }
+        }
+#if HEAD_SIZE % 8 == 0
+        narrow4(*(float4*)x, row + at);
+        narrow4(*(float4*)y, row + at + half);
+#else
+        narrow(x[0], row + at);
+        narrow(y[0], row + at + half);
+#endif
+    }
+}
+
+struct Gate {
+    const element* gate_up;  // rows of gates and, behind them, as many values
+    element* output;
+    u32 width;
+};
+
+DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
+
+// output = silu(gate) * up
+KERNEL silu_times(Gate g) {
+    const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
+    const element* up = gate + g.width;
+    element* output = g.output + (size_t)blockIdx.x * g.width;
+    if (g.width % 4 == 0) {
+        for (u32 i = (blockIdx.y * blockDim.x + threadIdx.x) * 4; i < g.width; i += gridDim.y * blockDim.x * 4) {
+            float4 x = widen4(gate + i), y = widen4(up + i);
+            narrow4(make_float4(silu(x.x) * y.x, silu(x.y) * y.y, silu(x.z) * y.z, silu(x.w) * y.w), output + i);
+        }
+    } else {
+        for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < g.width; i += gridDim.y * blockDim.x)
+            narrow(silu(widen(gate[i])) * widen(up[i]), output + i);
+    }
+}
+
+// One dependency score for each token of a view: what Observation::dependency holds for one source.
+struct Job {
+    u32 layer;       // which of the layers whose mass was kept
+    u32 heads;       // where its heads begin in the list
+    u32 head_count;  // 0 for all
+    u32 start;       // the view's first row
+    u32 tokens;
+    u32 output;      // where its scores begin
+};
+
+struct Collection {
+    const Job* jobs;
+    const u32* heads;
+    const float* mass;  // [layer][row][head]
+    const float* open;
+    float* scores;
+    u32 rows, all_heads;
+};
+
+KERNEL collect(Collection c) {
+    const Job job = c.jobs[blockIdx.x];
+    for (u32 i = threadIdx.x; i < job.tokens; i += blockDim.x) {
+        const u32 row = job.start + i, count = job.head_count ? job.head_count : c.all_heads;
+        const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
+        double sum = 0.0;
+        for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
+        c.scores[job.output + i] = c.open[row] == 0.0f ? (float)(sum / count) : 0.0f;
+    }
+}

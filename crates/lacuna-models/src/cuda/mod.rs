@@ -1,0 +1,24 @@
+//! The predictor for NVIDIA GPUs, file by file the mirror of the one for CPUs.
+//!
+//! The driver, cublasLt and nvrtc are opened at run time: nothing of CUDA is needed to build, nor to run without a GPU.
+
+mod attention;
+mod believe;
+mod buffer;
+mod compile;
+mod forward;
+mod gpu;
+mod kernel;
+mod matrix;
+mod measure;
+mod predictor;
+mod product;
+mod read;
+mod remember;
+mod rope;
+mod staging;
+mod weights;
+
+pub use compile::compile_kernels;
+pub use gpu::describe_gpu;
+pub use predictor::CudaPredictor;

@@ -1,0 +1,181 @@
+//! The predictor itself: what is asked is checked here, once.
+
+use std::sync::Arc;
+
+use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+
+use super::compile::Variant;
+use super::forward::Forward;
+use super::gpu::Gpu;
+use super::kernel::Kernels;
+use super::matrix::element_size;
+use super::measure::ceiling_gflops;
+use super::read::Reader;
+use super::weights::Weights;
+use crate::ask::check;
+use crate::error::gigabytes;
+use crate::layout::Layout;
+use crate::{Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
+
+/// A model on the first NVIDIA GPU.
+///
+/// What it answers for a row does not depend, bit for bit, on the rows and views that are computed with it.
+pub struct CudaPredictor {
+    description: Description,
+    precision: Precision,
+    layout: Layout,
+    reader: Reader,
+    forward: Forward,
+    weight_bytes: usize,
+    gpu: Arc<Gpu>,
+}
+
+/// Positions that must fit beside the weights.
+const CANVAS: usize = 512;
+/// Bytes that the driver, the libraries and the kernels take.
+const OVERHEAD: usize = 700 << 20;
+/// The largest head that the attention kernel has registers for.
+const LARGEST_HEAD: usize = 256;
+
+impl CudaPredictor {
+    /// Loads the weights, in the checkpoint's own precision if none is given: 16-bit weights stay so.
+    pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
+        let precision = precision.unwrap_or(checkpoint.own_precision());
+        if precision == Precision::Int8 {
+            return Err(Error::NotOnGpu { precision: "int8" });
+        }
+        let gpu = Gpu::open()?;
+        gpu.bind()?;
+        let architecture = checkpoint.architecture();
+        fits(checkpoint, precision, gpu.name(), gpu.memory()?.0)?;
+        let head_size = architecture.head_size();
+        if head_size > LARGEST_HEAD {
+            let what = format!("attention heads of {head_size} numbers are larger than the GPU kernels take");
+            return Err(Error::Gpu(format!("{what} ({LARGEST_HEAD}); use --device cpu")));
+        }
+        let bf16 = precision == Precision::Bf16;
+        let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
+        let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
+        let predictor = Self {
+            description: architecture.description(),
+            precision,
+            layout: Layout::new(architecture.shifted),
+            reader: Reader::new(&gpu, architecture.vocabulary)?,
+            forward: Forward::new(&gpu, kernels, architecture, weights, precision)?,
+            weight_bytes: Weights::bytes(checkpoint, precision),
+            gpu,
+        };
+        predictor.gpu.wait()?;
+        Ok(predictor)
+    }
+}
+
+impl Drop for CudaPredictor {
+    fn drop(&mut self) {
+        // What it holds is given back to the driver by the thread that drops it. One that cannot be bound has nothing to give.
+        let _ = self.gpu.bind();
+    }
+}
+
+/// Refuses a model that the GPU has no room for, and says what it would have room for.
+fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize) -> Result<()> {
+    let needed = |precision| needed(checkpoint, precision);
+    if needed(precision) <= free {
+        return Ok(());
+    }
+    let advice = if precision == Precision::F32 && needed(Precision::Bf16) <= free {
+        format!("--precision bf16 would take {}", gigabytes(needed(Precision::Bf16)))
+    } else {
+        let host = gigabytes(Weights::bytes(checkpoint, Precision::Bf16));
+        format!("stop what else uses the GPU, or use --device cpu, for which {host} of memory are enough in bf16")
+    };
+    Err(Error::TooLarge {
+        model: checkpoint.name(),
+        precision: if precision == Precision::F32 { "f32" } else { "bf16" },
+        gpu: gpu.to_string(),
+        needed: needed(precision),
+        free,
+        advice,
+    })
+}
+
+/// Bytes for the weights and a canvas.
+fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
+    let &Architecture { hidden, mlp, vocabulary, .. } = checkpoint.architecture();
+    let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + vocabulary * 4;
+    // A model of a few megabytes needs little beside itself, but the libraries are always there.
+    Weights::bytes(checkpoint, precision) + CANVAS * row + OVERHEAD
+}
+
+impl Predictor for CudaPredictor {
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
+        views.iter().try_for_each(|view| check(view, &self.description))?;
+        self.gpu.bind()?;
+        self.layout.pack(views, self.description.mask);
+        self.reader.renew();
+        Ok(self.forward.observe(&self.layout, views)?)
+    }
+
+    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        self.gpu.bind()?;
+        self.reader.read(&mut self.forward, &self.layout, rows)
+    }
+
+    fn forget(&mut self, run: u64) {
+        self.reader.forget(run);
+    }
+}
+
+impl Model for CudaPredictor {
+    fn device(&self) -> String {
+        format!("cuda, {}", self.gpu.name())
+    }
+
+    fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    fn memory(&self, length: usize) -> Memory {
+        let sizes = self.forward.sizes;
+        let buffers = Forward::buffer_bytes(sizes, element_size(self.precision), length);
+        Memory { weights: self.weight_bytes, buffers: buffers + Reader::buffer_bytes(sizes, length) }
+    }
+
+    fn ceiling_gflops(&mut self) -> Result<f64> {
+        self.gpu.bind()?;
+        ceiling_gflops(&self.gpu, &self.forward.machine.kernels, self.precision)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.gpu.bind()?;
+        self.gpu.wait()
+    }
+
+    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
+        self.gpu.bind()?;
+        self.reader.logits(&mut self.forward, &self.layout, view)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shape;
+
+    #[test]
+    fn a_model_that_does_not_fit_is_refused_with_what_would() {
+        let checkpoint = Checkpoint::random(Shape::Llada8b).unwrap();
+        let refusal =
+            |precision, free| fits(&checkpoint, precision, "a GPU", free).err().map(|error| error.to_string());
+        assert_eq!(refusal(Precision::Bf16, 24_000_000_000), None);
+        let halved = refusal(Precision::F32, 24_000_000_000).unwrap();
+        assert!(halved.contains("in f32 needs 33.") && halved.contains("a GPU has 24.0 GB free"), "{halved}");
+        assert!(halved.ends_with("--precision bf16 would take 17.1 GB"), "{halved}");
+        let refused = refusal(Precision::Bf16, 12_000_000_000).unwrap();
+        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("--device cpu"), "{refused}");
+    }
+}

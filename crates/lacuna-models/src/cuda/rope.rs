@@ -1,0 +1,38 @@
+//! The rotary embedding's table, in the GPU's memory.
+
+use std::sync::Arc;
+
+use super::buffer::Buffer;
+use super::gpu::Gpu;
+use crate::Result;
+use crate::rope;
+
+/// Cosines and sines for every position up to the longest seen.
+pub(crate) struct Rope {
+    table: rope::Rope,
+    length: usize,
+    pub(crate) cosines: Buffer<f32>,
+    pub(crate) sines: Buffer<f32>,
+}
+
+impl Rope {
+    pub(crate) fn new(gpu: &Arc<Gpu>, head_size: usize, theta: f64) -> Result<Self> {
+        let (cosines, sines) = (Buffer::new(gpu, 0)?, Buffer::new(gpu, 0)?);
+        Ok(Self { table: rope::Rope::new(head_size, theta), length: 0, cosines, sines })
+    }
+
+    /// Makes sure of the positions before `length`. Returns whether the table moved.
+    pub(crate) fn extend(&mut self, length: usize) -> Result<bool> {
+        if length <= self.length {
+            return Ok(false);
+        }
+        self.length = length.next_power_of_two();
+        self.table.extend(self.length);
+        let (cosines, sines) = self.table.all();
+        self.cosines.reserve(cosines.len())?;
+        self.sines.reserve(sines.len())?;
+        self.cosines.write(0, cosines)?;
+        self.sines.write(0, sines)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,113 @@
+//! Small things that travel to the GPU together.
+#![allow(unsafe_code, reason = "memory that the GPU copies from")]
+
+use std::sync::Arc;
+
+use cudarc::driver::result;
+
+use super::buffer::{Buffer, Plain};
+use super::gpu::Gpu;
+use crate::Result;
+
+/// Gathers slices and sends them in one copy.
+pub(crate) struct Staging {
+    gpu: Arc<Gpu>,
+    host: Pinned,
+    used: usize,
+    device: Buffer<u8>,
+}
+
+/// Where a slice will lie on the GPU, counted from the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Offset(usize);
+
+const ALIGNMENT: usize = 16;
+
+impl Staging {
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        let bytes = 1 << 16;
+        Ok(Self { gpu: gpu.clone(), host: Pinned::new(bytes)?, used: 0, device: Buffer::new(gpu, bytes)? })
+    }
+
+    /// Begins anew, with room for `bytes`. Returns whether the place on the GPU moved.
+    pub(crate) fn begin(&mut self, bytes: usize) -> Result<bool> {
+        // What was sent last may still be under way.
+        self.gpu.wait()?;
+        self.used = 0;
+        if bytes <= self.host.bytes {
+            return Ok(false);
+        }
+        self.host = Pinned::new(bytes.next_power_of_two())?;
+        self.device.reserve(self.host.bytes)
+    }
+
+    /// Adds a slice.
+    pub(crate) fn push<T: Plain>(&mut self, values: &[T]) -> Offset {
+        let bytes = size_of_val(values);
+        let start = self.used.next_multiple_of(ALIGNMENT);
+        assert!(start + bytes <= self.host.bytes, "there is room for what was announced");
+        // SAFETY: the range is inside, aligned for any plain value, and not being read: `begin` waited.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.host.address.add(start), bytes) };
+        self.used = start + bytes;
+        Offset(start)
+    }
+
+    /// Sends everything.
+    pub(crate) fn send(&mut self) -> Result<()> {
+        // SAFETY: the memory is initialized up to `used`, except alignment gaps, which nobody reads, and is not written before
+        // the next `begin` has waited.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(self.host.address, self.used);
+            result::memcpy_htod_async(self.device.at(0), bytes, self.gpu.stream())?;
+        }
+        Ok(())
+    }
+
+    /// Where a slice lies on the GPU.
+    pub(crate) fn at(&self, offset: Offset) -> u64 {
+        self.device.at(offset.0)
+    }
+
+    /// Bytes that slices of these lengths take at most.
+    pub(crate) fn room(bytes: &[usize]) -> usize {
+        bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum()
+    }
+}
+
+/// Host memory that the GPU copies from and to by itself.
+pub(crate) struct Pinned {
+    address: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is plain memory with one owner.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        // SAFETY: the context is bound to this thread.
+        let address = unsafe { result::malloc_host(bytes, 0)? }.cast::<u8>();
+        // SAFETY: it is as long as said.
+        unsafe { address.write_bytes(0, bytes) };
+        Ok(Self { address, bytes })
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: it is as long as said, was initialized, and has one owner.
+        unsafe { std::slice::from_raw_parts_mut(self.address, self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: it is this one's, and every copy from it was waited for.
+        let _ = unsafe { result::free_host(self.address.cast()) };
+    }
+}
+
+/// Sends bytes of pinned memory, which must not change before they were waited for.
+pub(crate) fn copy_to(gpu: &Gpu, target: u64, bytes: &[u8]) -> Result<()> {
+    // SAFETY: the callers' buffers are as long as what they send.
+    unsafe { result::memcpy_htod_async(target, bytes, gpu.stream())? };
+    Ok(())
+}

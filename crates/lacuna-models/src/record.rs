@@ -1,0 +1,214 @@
+//! The record of a run: what `--format json` prints, the server sends and `lacuna replay` reads.
+
+use lacuna::{Canvas, Commit, Delta, Error, Token, Trace};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Checkpoint, Plan, Specials};
+
+/// What a run is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A prompt's answer: it ends at the first end-of-text token.
+    #[default]
+    Answer,
+    /// A text with gaps: it ends where it ends.
+    Fill,
+}
+
+impl Kind {
+    /// The part of `tokens` that is visible.
+    pub fn visible<'a>(self, tokens: &'a [Token], ends: &[Token]) -> &'a [Token] {
+        let end = tokens.iter().position(|token| self == Kind::Answer && ends.contains(token));
+        &tokens[..end.unwrap_or(tokens.len())]
+    }
+
+    /// How many tokens of the visible text behind `from` a run has written.
+    pub fn written(self, canvas: &Canvas, from: usize, ends: &[Token]) -> usize {
+        let visible = from..from + self.visible(&canvas.tokens()[from..], ends).len();
+        visible.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position)).count()
+    }
+}
+
+/// A run that has ended, and what of it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// Everything that happened.
+    pub trace: &'a Trace,
+    /// The canvas that it led to.
+    pub canvas: &'a Canvas,
+    /// How it was decoded.
+    pub plan: &'a Plan,
+    /// What is shown starts at this position; before it stands the prompt.
+    pub from: usize,
+    /// What the run was for.
+    pub kind: Kind,
+    /// Forward passes of the model.
+    pub nfe: usize,
+    /// Rows of the model's output that were read.
+    pub rows_read: usize,
+    /// How long decoding took.
+    pub seconds: f64,
+}
+
+/// One run, as one line of JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What the user called the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Value>,
+    /// The visible text; null if the model has no tokenizer.
+    pub text: Option<String>,
+    /// The generated ids, or for a filled text all ids. A run that stopped early ends with its end-of-text token.
+    pub tokens: Vec<Token>,
+    /// Forward passes of the model.
+    pub nfe: usize,
+    /// Rows of the model's output that were read.
+    pub rows_read: usize,
+    /// What each step changed.
+    pub steps: Vec<StepRecord>,
+    /// Whether this is an answer, which ends at its end-of-text token, or a text that was filled.
+    #[serde(default)]
+    pub kind: Kind,
+    /// How it was decoded.
+    pub strategy: String,
+    /// The layers whose attention set the order, if any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<usize>,
+    /// How many tokens the prompt has.
+    pub prompt_tokens: usize,
+    /// How long decoding took.
+    pub seconds: f64,
+    /// Tokens of the visible text for each of these seconds.
+    pub tokens_per_second: f64,
+    /// The canvas before the first step.
+    pub canvas: Vec<Token>,
+    /// The id that stands for "undecided" in it.
+    pub mask_token: Token,
+}
+
+/// What one step changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The block that was decoded.
+    pub block: usize,
+    /// Positions and their tokens, ascending.
+    pub unmasked: Vec<(usize, Token)>,
+    /// Positions that were masked again after that, ascending.
+    pub remasked: Vec<usize>,
+    /// What the model thought of the tokens, if that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Vec<Detail>>,
+    /// The dependency score of each position that was masked before the step, if that was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependency: Option<Vec<(usize, f32)>>,
+}
+
+/// A token that was decided, and what the model thought of it. Numbers that are not finite are left out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// Where.
+    pub position: usize,
+    /// What.
+    pub token: Token,
+    /// How it is written.
+    pub text: String,
+    /// How probable the model found it.
+    pub probability: Option<f64>,
+    /// The entropy of the model's belief in nats.
+    pub entropy: Option<f64>,
+    /// The score by which the order ranked it.
+    pub score: Option<f64>,
+}
+
+impl Detail {
+    /// What is known of a decided token that is written like `text`.
+    pub fn of(commit: &Commit, text: String) -> Self {
+        let finite = |number: f64| Some(number).filter(|number| number.is_finite());
+        Self {
+            position: commit.position,
+            token: commit.token,
+            text,
+            probability: finite(commit.probability),
+            entropy: finite(commit.entropy),
+            score: finite(commit.score),
+        }
+    }
+}
+
+impl Record {
+    /// What is to be kept of a run.
+    pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
+        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, seconds } = *ended;
+        let ends = checkpoint.ends();
+        let shown = &canvas.tokens()[from..];
+        let visible = kind.visible(shown, &ends);
+        let text = checkpoint.text().ok().map(|text| text.decode(visible, Specials::Skip)).transpose()?;
+        let tokens = match shown.contains(&canvas.mask()) {
+            true => &shown[..shown.len().min(visible.len() + 1)],
+            false => shown,
+        };
+        let step = |delta: &Delta| StepRecord {
+            block: delta.block,
+            unmasked: delta.committed.iter().map(|commit| (commit.position, commit.token)).collect(),
+            remasked: delta.reopened.clone(),
+            details: None,
+            dependency: None,
+        };
+        Ok(Self {
+            id: None,
+            text,
+            tokens: tokens.to_vec(),
+            nfe,
+            rows_read,
+            steps: trace.deltas.iter().map(step).collect(),
+            kind,
+            strategy: plan.strategy.clone(),
+            layers: plan.layers().to_vec(),
+            prompt_tokens: from,
+            seconds,
+            tokens_per_second: kind.written(canvas, from, &ends) as f64 / seconds.max(f64::MIN_POSITIVE),
+            canvas: trace.start.tokens().to_vec(),
+            mask_token: trace.start.mask(),
+        })
+    }
+
+    /// The trace that this records. Probabilities that were not kept are NaN in it.
+    pub fn trace(&self) -> lacuna::Result<Trace> {
+        let unfit = |why: String| Err(Error::Unfit(why));
+        let start = Canvas::new(self.canvas.clone(), self.mask_token)?;
+        if self.prompt_tokens >= start.len() {
+            return unfit("its prompt is longer than its canvas".into());
+        }
+        let mut canvas = start.clone();
+        let mut deltas = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let detail = |position| step.details.iter().flatten().find(|detail| detail.position == position);
+            let commit = |&(position, token): &(usize, Token)| {
+                let known = |number: fn(&Detail) -> Option<f64>| detail(position).and_then(number).unwrap_or(f64::NAN);
+                Commit {
+                    position,
+                    token,
+                    probability: known(|detail| detail.probability),
+                    entropy: known(|detail| detail.entropy),
+                    score: known(|detail| detail.score),
+                }
+            };
+            let writable = |&position: &usize| position < canvas.len() && canvas.is_gap(position);
+            let legal = step.unmasked.iter().all(|(position, token)| writable(position) && *token != self.mask_token)
+                && step.remasked.iter().all(writable);
+            if !legal {
+                return unfit(format!("step {number} changes a position that is no gap of its canvas"));
+            }
+            let delta = Delta {
+                block: step.block,
+                committed: step.unmasked.iter().map(commit).collect(),
+                reopened: step.remasked.clone(),
+            };
+            delta.apply(&mut canvas);
+            deltas.push(delta);
+        }
+        Ok(Trace { start, deltas })
+    }
+}

@@ -1,0 +1,401 @@
+//! The GPU predictor: the same promises, the same goldens, and the same answers as on the CPU.
+//!
+//! Without a GPU each test says so and passes.
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::decoding::check_records;
+use common::promises::{self, MODELS, long, places};
+use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
+use lacuna::{Belief, Canvas, Lens, Options, Place, Row, Run, Settings, Strategy, Token, View, decode, split};
+use lacuna_models::{
+    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
+};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+const BOTH: [Precision; 2] = [Precision::F32, Precision::Bf16];
+
+fn on_gpu(checkpoint: &Checkpoint, precision: Precision) -> Box<dyn Model> {
+    Box::new(CudaPredictor::load(checkpoint, Some(precision)).unwrap())
+}
+
+/// Whether there is a GPU; says why not.
+fn gpu() -> bool {
+    let found = describe_gpu();
+    if let Err(error) = &found {
+        eprintln!("skipped: {error}");
+    }
+    found.is_ok()
+}
+
+macro_rules! with_gpu {
+    ($($(#[$meta:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$meta])* #[test] fn $name() { if gpu() $body })*
+    };
+}
+
+with_gpu! {
+    fn reading_in_pieces_is_reading_at_once() {
+        promises::reading_in_pieces_is_reading_at_once(on_gpu, &BOTH);
+    }
+
+    fn a_batch_is_each_view_alone() {
+        promises::a_batch_is_each_view_alone(on_gpu, &BOTH);
+    }
+
+    fn scores_of_chosen_heads_average_to_those_of_all() {
+        promises::scores_of_chosen_heads_average_to_those_of_all(on_gpu);
+    }
+
+    fn shadows_see_everything_but_what_they_shadow_and_nobody_sees_them() {
+        promises::shadows_see_everything_but_what_they_shadow_and_nobody_sees_them(on_gpu);
+    }
+
+    fn guidance_mixes_the_logits_of_two_views() {
+        promises::guidance_mixes_the_logits_of_two_views(on_gpu);
+    }
+
+    fn what_is_remembered_is_compared_with_until_forgotten() {
+        promises::what_is_remembered_is_compared_with_until_forgotten(on_gpu);
+    }
+
+    fn draws_do_not_depend_on_company() {
+        promises::draws_do_not_depend_on_company(on_gpu);
+    }
+
+    fn official_decoders_on_llada() {
+        check_records(on_gpu, 0);
+    }
+
+    fn reference_strategies_on_llada() {
+        check_records(on_gpu, 1);
+    }
+
+    fn official_decoders_on_dream() {
+        check_records(on_gpu, 2);
+    }
+
+    fn reference_strategies_on_dream() {
+        check_records(on_gpu, 3);
+    }
+
+    fn logits_and_dependency_scores_are_those_of_the_official_models() {
+        for name in MODELS {
+            let mut model = on_gpu(&tiny(name), Precision::F32);
+            for (case, golden) in goldens(name).into_iter().enumerate() {
+                let attention = all_layers();
+                let view = View { run: 0, tokens: &golden.tokens, attention: &attention, shadows: &[] };
+                let seen = model.observe(&[view]).unwrap().remove(0);
+                let error = distance(&model.logits(0).unwrap().concat(), &golden.logits);
+                assert!(error < 2e-4, "{name} case {case}: logits are off by {error:e}");
+                let at_masked = |scores: &Vec<f32>| golden.masked.iter().map(|&position| scores[position]).collect();
+                let scores: Vec<Vec<f32>> = seen.dependency.iter().map(at_masked).collect();
+                let error = distance(&scores.concat(), &golden.dependency);
+                assert!(error < 5e-6, "{name} case {case}: dependency scores are off by {error:e}");
+            }
+        }
+    }
+
+    fn everything_is_as_on_the_cpu_whatever_the_sizes() {
+        for odd in Odd::ALL {
+            let (folder, checkpoint) = odd.checkpoint();
+            for (precision, logit, score) in [(Precision::F32, 2e-5, 2e-6), (Precision::Bf16, 2e-2, 5e-3)] {
+                let (mut cpu, mut gpu) = (on_cpu(&checkpoint, Precision::F32), on_gpu(&checkpoint, precision));
+                for length in [1, 2, 17, 64, 65, 130, 200] {
+                    assert_alike(odd, cpu.as_mut(), gpu.as_mut(), length, logit, score);
+                }
+            }
+            drop(folder);
+        }
+    }
+
+    /// Products are as large here as cublasLt likes them, and every step of the kernels' vectors is taken.
+    fn a_larger_model_is_as_on_the_cpu_and_batches_change_no_bit() {
+        let checkpoint = Checkpoint::random(Shape::Small).unwrap();
+        let (mut cpu, mut gpu) = (on_cpu(&checkpoint, Precision::F32), on_gpu(&checkpoint, Precision::Bf16));
+        let mask = checkpoint.architecture().mask;
+        let canvas = |length: usize| -> Vec<Token> {
+            (0..length).map(|i| if i % 3 == 1 { mask } else { (i * 37 % 4000) as Token }).collect()
+        };
+        let canvases = [canvas(100), canvas(333), canvas(1), canvas(64), canvas(700)];
+        let attention: Vec<_> = [0, 3, 7].map(|layer| lacuna::Source { layer, heads: Vec::new() }).into();
+        let views: Vec<View<'_>> =
+            canvases.iter().map(|tokens| View { run: 0, tokens, attention: &attention, shadows: &[] }).collect();
+        let together = gpu.observe(&views).unwrap();
+        let logits: Vec<_> = (0..views.len()).map(|view| gpu.logits(view).unwrap()).collect();
+        for (index, view) in views.iter().enumerate() {
+            // Twice, so that the second is a recorded pass.
+            for _ in 0..3 {
+                assert_eq!(gpu.observe(&[*view]).unwrap()[0], together[index]);
+                assert_eq!(gpu.logits(0).unwrap(), logits[index]);
+            }
+            let exact = cpu.observe(&[*view]).unwrap().remove(0);
+            for (found, exact) in together[index].dependency.iter().zip(&exact.dependency) {
+                assert!(distance(found, exact) < 5e-3);
+            }
+            let error = relative(&logits[index].concat(), &cpu.logits(0).unwrap().concat());
+            assert!(error < 0.03, "canvas {index}: logits are off by {error:e} of their norm");
+        }
+    }
+
+    /// With LLaDA's head size and vocabulary, and products that are worth trying several algorithms for.
+    fn a_batch_of_large_products_is_each_view_alone() {
+        let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
+        let mut model = on_gpu(&checkpoint, Precision::Bf16);
+        let mask = checkpoint.architecture().mask;
+        let canvas = |length: usize| -> Vec<Token> {
+            (0..length).map(|i| if i % 5 == 1 { mask } else { (i * 37) as Token }).collect()
+        };
+        let canvases = [canvas(640), canvas(100), canvas(333), canvas(1), canvas(1000)];
+        let views: Vec<View<'_>> = canvases.iter().map(|tokens| view(tokens)).collect();
+        model.observe(&views).unwrap();
+        let together: Vec<Vec<Belief>> =
+            (0..views.len()).map(|view| read(model.as_mut(), view, &places(canvases[view].len()))).collect();
+        for (index, view) in views.iter().enumerate() {
+            model.observe(&[*view]).unwrap();
+            let single: Vec<Belief> =
+                (0..canvases[index].len()).step_by(97).flat_map(|at| read(model.as_mut(), 0, &[Place::At(at)])).collect();
+            assert!(together[index].iter().step_by(97).eq(&single), "canvas {index}");
+        }
+    }
+
+    fn bf16_stays_close_to_f32() {
+        for name in MODELS {
+            let mut model = on_gpu(&tiny(name), Precision::Bf16);
+            for golden in goldens(name) {
+                model.observe(&[view(&golden.tokens)]).unwrap();
+                let error = relative(&model.logits(0).unwrap().concat(), &golden.logits);
+                assert!(error < 0.02, "{name}: bf16 is off by {error:.4} of the logits' norm");
+            }
+        }
+    }
+
+    fn divergences_and_draws_are_those_of_the_cpu() {
+        for choice in [
+            lacuna::Choice::Greedy,
+            lacuna::Choice::Gumbel { temperature: 0.7 },
+            lacuna::Choice::Nucleus { temperature: 0.5, top_p: 0.9, top_k: 20 },
+        ] {
+            let lens = Lens { choice, suppressed: vec![common::MASK], deferred: Vec::new() };
+            let run = |model: &mut dyn Model| -> Vec<Belief> {
+                let mut all = Vec::new();
+                for length in [40, 37] {
+                    let tokens = [long(length), vec![common::MASK; 45 - length]].concat();
+                    model.observe(&[View { run: 3, ..view(&tokens) }]).unwrap();
+                    let rows: Vec<Row<'_>> = (0..45)
+                        .map(|at| Row { remember: true, witness: Some(7), ..row(0, Place::At(at), &lens) })
+                        .collect();
+                    all.extend(model.read(&rows).unwrap());
+                }
+                all
+            };
+            let (cpu, gpu) = (&mut *on_cpu(&tiny("llada-tiny"), Precision::F32), &mut *on_gpu(&tiny("llada-tiny"), Precision::F32));
+            for (found, exact) in run(gpu).iter().zip(run(cpu)) {
+                assert_belief(found, &exact, 1e-4);
+                let both = found.divergence.zip(exact.divergence);
+                assert_eq!(found.divergence.is_some(), exact.divergence.is_some());
+                assert!(both.is_none_or(|(found, exact)| (found - exact).abs() < 1e-4), "{found:?} is not {exact:?}");
+            }
+        }
+    }
+
+    fn the_embedded_model_writes_the_same_text_as_on_the_cpu() {
+        let checkpoint = Checkpoint::embedded().unwrap();
+        let text = checkpoint.text().unwrap();
+        let (mut cpu, mut gpu) = (on_cpu(&checkpoint, Precision::F32), on_gpu(&checkpoint, Precision::F32));
+        for prompt in [
+            "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?",
+            "Write a function that returns the largest of three numbers.",
+        ] {
+            let prompt = text.chat(&[("user", prompt)]).unwrap();
+            for strategy in ["dos+eb", "dos", "confidence+threshold", "klass", "wino", "saber", "margin+eb"] {
+                let write = |model: &mut dyn Model| {
+                    let canvas = Canvas::with_tail(&prompt, 64, model.description().mask).unwrap();
+                    let blocks = split(prompt.len()..canvas.len(), 32);
+                    let settings = Settings { layers: vec![0], ..Settings::default() };
+                    let strategy = Strategy::parse(strategy, &settings).unwrap();
+                    let mut runs =
+                        [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+                    decode(&mut runs, model).unwrap();
+                    text.decode(&runs[0].canvas().tokens()[prompt.len()..], Specials::Keep).unwrap()
+                };
+                assert_eq!(write(gpu.as_mut()), write(cpu.as_mut()), "{strategy}");
+            }
+        }
+    }
+
+    fn two_loads_and_two_runs_give_the_same_bits() {
+        let checkpoint = Checkpoint::random(Shape::Small).unwrap();
+        let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.architecture().mask }).collect();
+        for precision in BOTH {
+            let mut seen = Vec::new();
+            for _ in 0..2 {
+                let mut model = on_gpu(&checkpoint, precision);
+                for _ in 0..3 {
+                    let attention = all_layers();
+                    let scores = model.observe(&[View { attention: &attention, ..view(&tokens) }]).unwrap();
+                    seen.push((scores, read(model.as_mut(), 0, &places(500))));
+                }
+            }
+            assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{precision:?}");
+        }
+    }
+
+    fn a_predictor_tells_what_it_holds() {
+        let model = on_gpu(&tiny("llada-tiny"), Precision::F32);
+        assert!(model.device().starts_with("cuda, "), "{}", model.device());
+        assert_eq!(model.precision(), Precision::F32);
+        assert!(model.memory(128).weights >= tiny("llada-tiny").bytes());
+        assert!(model.memory(128).buffers > 64 * 512 * 4);
+    }
+}
+
+#[test]
+fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
+    let checkpoint = tiny("llada-tiny");
+    let refused = CudaPredictor::load(&checkpoint, Some(Precision::Int8)).err().unwrap();
+    assert!(refused.to_string().starts_with("int8 is not there on the GPU"), "{refused}");
+    let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), Device::Auto).unwrap();
+    assert!(model.device().starts_with("cpu"));
+    let found = lacuna_models::load(&checkpoint, None, Device::Auto).unwrap().device();
+    match describe_gpu() {
+        Ok(_) => assert!(found.starts_with("cuda"), "{found}"),
+        Err(error) => {
+            assert!(found.starts_with("cpu"), "{found}");
+            let refused = lacuna_models::load(&checkpoint, None, Device::Cuda).err().unwrap();
+            assert!(matches!(refused, Error::NoGpu { .. }) && refused.to_string() == error.to_string());
+        }
+    }
+}
+
+#[test]
+fn all_kernels_compile_for_several_architectures_and_heads() {
+    for (architecture, head_size) in [(80, 64), (89, 22), (90, 80), (90, 128)] {
+        for bf16 in [false, true] {
+            match compile_kernels(architecture, head_size, bf16) {
+                Some(compiled) => assert!(compiled.unwrap() > 1000),
+                None => return eprintln!("skipped: there is no nvrtc"),
+            }
+        }
+    }
+}
+
+/// A model whose sizes divide by as little as they may.
+#[derive(Clone, Copy, Debug)]
+struct Odd {
+    hidden: usize,
+    heads: usize,
+    key_value_heads: usize,
+    mlp: usize,
+    vocabulary: usize,
+}
+
+impl Odd {
+    const ALL: [Self; 6] = [
+        Self { hidden: 66, heads: 3, key_value_heads: 1, mlp: 101, vocabulary: 131 },
+        Self { hidden: 96, heads: 6, key_value_heads: 2, mlp: 56, vocabulary: 5001 },
+        Self { hidden: 160, heads: 2, key_value_heads: 2, mlp: 72, vocabulary: 300 },
+        // Its tables travel to the GPU in two pieces.
+        Self { hidden: 256, heads: 1, key_value_heads: 1, mlp: 40, vocabulary: 20_011 },
+        Self { hidden: 256, heads: 2, key_value_heads: 1, mlp: 200, vocabulary: 1000 },
+        Self { hidden: 192, heads: 3, key_value_heads: 3, mlp: 104, vocabulary: 4097 },
+    ];
+
+    /// Dream's kind, so that there are biases, groups of heads and a shift.
+    fn checkpoint(self) -> (tempfile::TempDir, Checkpoint) {
+        let Self { hidden, heads, key_value_heads, mlp, vocabulary } = self;
+        let folder = tempfile::tempdir().unwrap();
+        let config = serde_json::json!({
+            "model_type": "Dream", "hidden_size": hidden, "num_hidden_layers": 2, "num_attention_heads": heads,
+            "num_key_value_heads": key_value_heads, "intermediate_size": mlp, "vocab_size": vocabulary,
+            "max_position_embeddings": 4096, "rope_theta": 10000.0, "mask_token_id": 3, "rms_norm_eps": 1e-6,
+        });
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let key = hidden / heads * key_value_heads;
+        let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
+        let mut add = |name: String, shape: &[usize]| {
+            let length: usize = shape.iter().product();
+            let seed = name.bytes().fold(7u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+            let noise = |i: usize| {
+                let x = (i as u32).wrapping_add(seed).wrapping_mul(0x9E37_79B9);
+                ((x ^ (x >> 15)).wrapping_mul(0x85EB_CA6B) >> 8) as f32 / (1 << 23) as f32 - 1.0
+            };
+            let (mean, reach) = match shape {
+                [_, k] => (0.0, (3.0 / *k as f32).sqrt()),
+                _ if name.ends_with("bias") => (0.0, 0.2),
+                _ => (1.0, 0.1),
+            };
+            let bytes = (0..length).flat_map(|i| (mean + reach * noise(i)).to_le_bytes()).collect();
+            tensors.insert(name, (shape.to_vec(), bytes));
+        };
+        add("model.embed_tokens.weight".into(), &[vocabulary, hidden]);
+        add("lm_head.weight".into(), &[vocabulary, hidden]);
+        add("model.norm.weight".into(), &[hidden]);
+        for layer in 0..2 {
+            let name = |part: &str| format!("model.layers.{layer}.{part}");
+            for (part, rows, k) in [
+                ("self_attn.q_proj", hidden, hidden),
+                ("self_attn.k_proj", key, hidden),
+                ("self_attn.v_proj", key, hidden),
+                ("self_attn.o_proj", hidden, hidden),
+                ("mlp.gate_proj", mlp, hidden),
+                ("mlp.up_proj", mlp, hidden),
+                ("mlp.down_proj", hidden, mlp),
+            ] {
+                add(name(&format!("{part}.weight")), &[rows, k]);
+                if ["q_proj", "k_proj", "v_proj"].iter().any(|biased| part.ends_with(biased)) {
+                    add(name(&format!("{part}.bias")), &[rows]);
+                }
+            }
+            add(name("input_layernorm.weight"), &[hidden]);
+            add(name("post_attention_layernorm.weight"), &[hidden]);
+        }
+        let views = tensors
+            .iter()
+            .map(|(name, (shape, bytes))| (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
+        safetensors::serialize_to_file(views, None, &folder.path().join("model.safetensors")).unwrap();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        (folder, checkpoint)
+    }
+}
+
+/// The logits, scores and beliefs of a canvas are those of the CPU.
+fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usize, logit: f64, score: f32) {
+    let tokens: Vec<Token> = (0..length).map(|i| if i % 3 == 0 { 3 } else { (i * 7 % 100) as Token }).collect();
+    let attention: Vec<_> = (0..2).map(|layer| lacuna::Source { layer, heads: Vec::new() }).collect();
+    let view = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+    let (exact, found) = (cpu.observe(&[view]).unwrap().remove(0), gpu.observe(&[view]).unwrap().remove(0));
+    let error = distance(&found.dependency.concat(), &exact.dependency.concat());
+    assert!(error < score, "{odd:?} at {length}: scores are off by {error:e}");
+    let error = relative(&gpu.logits(0).unwrap().concat(), &cpu.logits(0).unwrap().concat());
+    assert!(error < logit, "{odd:?} at {length}: logits are off by {error:e} of their norm");
+    if gpu.precision() == Precision::F32 {
+        let lens = Lens { suppressed: vec![3, 0], ..Lens::default() };
+        let rows: Vec<Row<'_>> =
+            (0..length).map(|at| Row { witness: Some(5), ..row(0, Place::At(at), &lens) }).collect();
+        for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
+            assert_belief(found, &exact, 2e-4);
+        }
+    }
+}
+
+fn assert_belief(found: &Belief, exact: &Belief, tolerance: f64) {
+    let close = |found: f64, exact: f64| (found - exact).abs() <= tolerance * exact.abs().max(1e-3);
+    let same = found.token == exact.token
+        && close(found.probability, exact.probability)
+        && close(found.first, exact.first)
+        && close(found.second, exact.second)
+        && close(found.entropy, exact.entropy)
+        && close(found.witness.unwrap_or(0.0), exact.witness.unwrap_or(0.0));
+    assert!(same, "{found:?} is not {exact:?}");
+}
+
+/// The distance of two slices, as a share of the norm of the second.
+fn relative(found: &[f32], exact: &[f32]) -> f64 {
+    let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    norm(&mut found.iter().zip(exact).map(|(found, exact)| found - exact)) / norm(&mut exact.iter().copied())
+}
