@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
 use lacuna_models::{Layers, Request};
+use serde::{Deserialize, Serialize};
 
-use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Tune};
+use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Find the attention layers and heads that suit a model and task
     Tune(Tune),
+    /// Serve the model: OpenAI's API, and a page on which one sees the order
+    Serve(Serve),
     /// Explain the strategies and how to combine them
     Strategies,
 }
@@ -75,7 +78,7 @@ pub(crate) struct Decoding {
     pub(crate) block_length: Option<usize>,
     /// dos: the layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged [default: the
     /// model's own, else one a sixth of the way up]
-    #[arg(long, value_name = "LAYERS", value_parser = parse_layers)]
+    #[arg(long, value_name = "LAYERS")]
     pub(crate) layer: Option<Layers>,
     /// dos: the attention heads that are averaged, from 0 [default: all]
     #[arg(long, value_name = "HEADS", value_delimiter = ',')]
@@ -201,7 +204,8 @@ pub(crate) enum Format {
     Json,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Precision {
     F32,
     Bf16,
@@ -219,10 +223,14 @@ impl From<Precision> for lacuna_models::Precision {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Device {
+    /// A GPU if there is one that can be used, else the processor
     Auto,
     Cpu,
+    /// The first NVIDIA GPU
+    Cuda,
 }
 
 impl From<Device> for lacuna_models::Device {
@@ -230,6 +238,7 @@ impl From<Device> for lacuna_models::Device {
         match device {
             Device::Auto => Self::Auto,
             Device::Cpu => Self::Cpu,
+            Device::Cuda => Self::Cuda,
         }
     }
 }
@@ -262,30 +271,6 @@ pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     let id = |part: &str| part.trim().parse().map_err(|_| format!("'{}' is not a token id", part.trim()));
     let ids: Result<Vec<Token>, String> = text.split(',').map(id).collect();
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
-}
-
-pub(crate) fn parse_layers(text: &str) -> Result<Layers, String> {
-    if text == "all" {
-        return Ok(Layers::All);
-    }
-    let number = |part: &str| match part.trim().parse::<u16>() {
-        Ok(layer) => Ok(usize::from(layer)),
-        Err(_) => Err(format!("'{part}' is not a layer: write 4, or 2,4, or 2-5, or all")),
-    };
-    let mut layers = Vec::new();
-    for part in text.split(',') {
-        match part.split_once('-') {
-            Some((first, last)) => {
-                let (first, last) = (number(first)?, number(last)?);
-                if first > last {
-                    return Err(format!("the range {first}-{last} is empty: write {last}-{first}"));
-                }
-                layers.extend(first..=last);
-            }
-            None => layers.push(number(part)?),
-        }
-    }
-    Ok(Layers::These(layers))
 }
 
 pub(crate) fn positive(text: &str) -> Result<usize, String> {

@@ -1,12 +1,12 @@
 //! A model that is ready to decode, and the jobs it is given.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use lacuna::{Run, Token};
-use lacuna_models::{Checkpoint, Model, Specials, Text};
-use serde::{Deserialize, Serialize};
+use lacuna_models::{Checkpoint, Ended, Error, Kind, Model, Plan, Record, Text, describe_gpu};
 use serde_json::Value;
 
 use crate::args;
@@ -30,31 +30,15 @@ pub(crate) struct Job {
     pub(crate) kind: Kind,
 }
 
-/// What a run is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// A prompt's answer: it ends at the first end-of-text token.
-    #[default]
-    Answer,
-    /// A text with gaps: it ends where it ends.
-    Fill,
-}
-
-impl Kind {
-    /// The part of `tokens` that is visible.
-    pub(crate) fn visible<'a>(self, tokens: &'a [Token], ends: &[Token]) -> &'a [Token] {
-        let end = tokens.iter().position(|token| self == Kind::Answer && ends.contains(token));
-        &tokens[..end.unwrap_or(tokens.len())]
-    }
-}
-
 impl Engine {
     /// Loads the model that the flags name.
     pub(crate) fn open(flags: &args::Model) -> Result<Self> {
         start_threads(flags.threads)?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
         let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
+        if flags.device == args::Device::Auto && predictor.device().starts_with("cpu") {
+            explain_cpu();
+        }
         let ends = checkpoint.ends();
         Ok(Self { checkpoint, predictor, ends })
     }
@@ -100,34 +84,31 @@ impl Job {
         Self { run, took: Duration::ZERO, id: None, from, kind }
     }
 
-    /// What has been written: everything behind the prompt, up to where it ends if the run stopped there.
-    pub(crate) fn tokens(&self, engine: &Engine) -> &[Token] {
-        let canvas = self.run.canvas();
-        let tokens = &canvas.tokens()[self.from..];
-        match tokens.contains(&canvas.mask()) {
-            true => &tokens[..tokens.len().min(self.visible(engine).len() + 1)],
-            false => tokens,
-        }
-    }
-
-    /// The tokens of the visible text.
-    pub(crate) fn visible(&self, engine: &Engine) -> &[Token] {
-        self.kind.visible(&self.run.canvas().tokens()[self.from..], &engine.ends)
-    }
-
-    /// The visible text, if the model has a tokenizer.
-    pub(crate) fn text(&self, engine: &Engine) -> Result<Option<String>> {
-        match engine.text() {
-            Ok(text) => Ok(Some(text.decode(self.visible(engine), Specials::Skip)?)),
-            Err(_) => Ok(None),
-        }
+    /// What is to be kept of it once it is finished.
+    pub(crate) fn record(&self, plan: &Plan, engine: &Engine) -> Result<Record> {
+        let ended = Ended {
+            trace: self.run.trace(),
+            canvas: self.run.canvas(),
+            plan,
+            from: self.from,
+            kind: self.kind,
+            nfe: self.run.forwards(),
+            rows_read: self.run.rows_read(),
+            seconds: self.took.as_secs_f64(),
+        };
+        Ok(Record { id: self.id.clone(), ..Record::of(&ended, &engine.checkpoint)? })
     }
 
     pub(crate) fn tokens_per_second(&self, engine: &Engine) -> f64 {
-        let canvas = self.run.canvas();
-        let visible = self.from..self.from + self.visible(engine).len();
-        let written = visible.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position));
-        written.count() as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+        let written = self.kind.written(self.run.canvas(), self.from, &engine.ends);
+        written as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Says why a GPU that one would expect to be used is not.
+fn explain_cpu() {
+    if let Err(error @ Error::NoGpu { expected: true, .. }) = describe_gpu() {
+        let _ = writeln!(std::io::stderr(), "note: {error}; computing on the CPU");
     }
 }
 

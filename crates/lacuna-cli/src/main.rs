@@ -4,7 +4,6 @@ mod args;
 mod commands;
 mod engine;
 mod picture;
-mod record;
 mod render;
 mod show;
 
@@ -28,6 +27,7 @@ fn main() -> ExitCode {
         Command::Grade(args) => commands::grade(&args),
         Command::Report(args) => commands::report(&args),
         Command::Tune(args) => commands::tune(&args),
+        Command::Serve(args) => commands::serve(&args),
         Command::Strategies => commands::strategies(),
     };
     match result {

@@ -4,12 +4,11 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use anyhow::Result;
 use lacuna::Token;
-use lacuna_models::Plan;
+use lacuna_models::{Kind, Plan};
 
 use crate::args::{Format, Output};
 use crate::commands::print;
-use crate::engine::{Engine, Job, Kind};
-use crate::record::Record;
+use crate::engine::{Engine, Job};
 use crate::render::{self, Screen};
 
 /// How the output flags want jobs to be shown.
@@ -55,7 +54,7 @@ impl Show {
         if stderr().is_terminal() {
             write!(stderr(), "\r\x1b[K")?;
         }
-        let record = Record::of(job, plan, engine)?;
+        let record = job.record(plan, engine)?;
         match record.text {
             _ if self.json => print(&serde_json::to_string(&record)?),
             Some(text) => print(&text),

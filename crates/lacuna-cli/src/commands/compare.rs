@@ -4,12 +4,11 @@ use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use lacuna_models::{Plan, Request};
+use lacuna_models::{Kind, Plan, Request};
 
 use super::{print, text_or_stdin};
 use crate::args::{Decoding, Format, Model};
-use crate::engine::{Engine, Job, Kind};
-use crate::record::Record;
+use crate::engine::{Engine, Job};
 use crate::render;
 
 #[derive(Args)]
@@ -56,7 +55,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
         }
         engine.decode(std::slice::from_mut(job), |_, _| Ok(()))?;
         if args.format == Format::Json {
-            print(&serde_json::to_string(&Record::of(job, plan, &engine)?)?)?;
+            print(&serde_json::to_string(&job.record(plan, &engine)?)?)?;
         }
     }
     if stderr().is_terminal() {

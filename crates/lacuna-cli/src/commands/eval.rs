@@ -68,7 +68,7 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "block_length")]
     block_lengths: Vec<String>,
     /// dos: layers to try in turn, each on its own: 0,2,4 or 0-7 or all
-    #[arg(long, value_name = "LAYERS", value_parser = args::parse_layers, conflicts_with = "layer")]
+    #[arg(long, value_name = "LAYERS", conflicts_with = "layer")]
     each_layer: Option<Layers>,
     /// Run generated code even where nothing confines it
     #[arg(long)]
@@ -125,12 +125,14 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
 
 /// The model, as far as results depend on it.
 pub(super) fn describe(engine: &Engine) -> Model {
+    let device = engine.predictor.device();
     Model {
         name: engine.checkpoint.name(),
         family: engine.checkpoint.architecture().family.name().into(),
         parameters: engine.checkpoint.parameters(),
         precision: format!("{:?}", engine.predictor.precision()).to_lowercase(),
-        device: "cpu".into(),
+        // The number of threads changes no answer, so a run may go on with another.
+        device: if device.starts_with("cpu") { "cpu".into() } else { device },
     }
 }
 

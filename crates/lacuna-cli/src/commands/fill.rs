@@ -1,12 +1,13 @@
 //! `lacuna fill`: fill the gaps of a text.
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow};
 use clap::Args;
-use lacuna::{Canvas, Token};
+use lacuna::Canvas;
+use lacuna_models::{GAP, Kind};
 
 use super::text_or_stdin;
 use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};
-use crate::engine::{Engine, Job, Kind};
+use crate::engine::{Engine, Job};
 use crate::show::Show;
 
 #[derive(Args)]
@@ -38,8 +39,6 @@ pub(crate) struct Fill {
     output: Output,
 }
 
-const GAP: &str = "<gap:N>, where N is its length in tokens";
-
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let mut plan = args.decoding.request().plan(&engine.checkpoint)?;
@@ -53,7 +52,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     };
     let body = match (&args.tokens, &args.text) {
         (Some(tokens), _) => tokens.0.clone(),
-        (None, text) => with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?, mask, &engine)?,
+        (None, text) => engine.checkpoint.encode_with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?)?,
     };
     let gap = if args.tokens.is_some() { format!("the mask token, {mask}") } else { GAP.into() };
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
@@ -63,32 +62,4 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut show = Show::new(&args.output, 1, &engine);
     engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
     show.finish(&jobs[0], &plan, &engine)
-}
-
-/// The tokens of a text in which `<gap:N>` stands for N masks. What lies between gaps is tokenized on its own.
-fn with_gaps(text: &str, mask: Token, engine: &Engine) -> Result<Vec<Token>> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find("<gap:") {
-        let (before, marker) = rest.split_at(start);
-        let length = marker.strip_prefix("<gap:").and_then(|marker| marker.split_once('>'));
-        let parsed = length.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
-        let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
-            let shown: String = marker.chars().take(12).collect();
-            bail!("'{shown}…' is no gap: write {GAP}, 1 or more");
-        };
-        ensure!(
-            length <= engine.checkpoint.architecture().context,
-            "a gap of {length} tokens is longer than the model's context"
-        );
-        tokens.extend(encode(before, engine)?);
-        tokens.resize(tokens.len() + length, mask);
-        rest = after;
-    }
-    tokens.extend(encode(rest, engine)?);
-    Ok(tokens)
-}
-
-fn encode(text: &str, engine: &Engine) -> Result<Vec<Token>> {
-    if text.is_empty() { Ok(Vec::new()) } else { Ok(engine.text()?.encode(text)?) }
 }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::Token;
-use lacuna_models::Request;
+use lacuna_models::{Kind, Request};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{read, text_or_stdin};
 use crate::args::{Decoding, Model, Output, Tokens, few, parse_tokens};
-use crate::engine::{Engine, Job, Kind};
+use crate::engine::{Engine, Job};
 use crate::show::Show;
 
 #[derive(Args)]

@@ -10,6 +10,7 @@ mod inspect;
 mod probe;
 mod replay;
 mod report;
+mod serve;
 mod strategies;
 mod tune;
 
@@ -23,6 +24,7 @@ pub(crate) use inspect::{Inspect, inspect};
 pub(crate) use probe::{Probe, probe};
 pub(crate) use replay::{Replay, replay};
 pub(crate) use report::{Report, report};
+pub(crate) use serve::{Serve, serve};
 pub(crate) use strategies::strategies;
 pub(crate) use tune::{Tune, tune};
 

@@ -8,12 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use lacuna::Token;
-use lacuna_models::Specials;
+use lacuna_models::{Record, Specials};
 
 use super::{print, read};
 use crate::engine::open_checkpoint;
 use crate::picture::svg;
-use crate::record::Record;
 use crate::render::{self, Screen};
 
 #[derive(Args)]

@@ -1,0 +1,234 @@
+//! `lacuna serve`: the model behind OpenAI's API, and the page.
+
+use std::io::{IsTerminal, stderr};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::{Args, ValueEnum};
+use lacuna_serve::{ApiKey, Config, Example, Limits};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tracing::level_filters::LevelFilter;
+
+use super::{print, read};
+use crate::args::{self, Device, Precision};
+use crate::engine::Engine;
+
+/// What can be set: by a flag, else by the variable, else in the file, where it has the flag's name with underscores.
+#[derive(Args, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[command(after_help = "\
+Keys are never flags, which every user of the machine could read. They come from LACUNA_API_KEYS (separated by commas), from
+--api-key-file, or as api_keys = [\"...\"] from the configuration file. Without any key, everybody who reaches the port is served.
+
+Examples:
+  lacuna serve
+  lacuna serve --model LLaDA-8B-Instruct --host 0.0.0.0 --port 80 --api-key-file keys.txt --log-format json
+  LACUNA_API_KEYS=secret lacuna serve --config lacuna.toml")]
+pub(crate) struct Serve {
+    /// A TOML file with settings; flags and LACUNA_* variables go before it
+    #[arg(long, value_name = "FILE", env = "LACUNA_CONFIG")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1, which only this machine reaches]
+    #[arg(long, value_name = "IP", env = "LACUNA_HOST")]
+    host: Option<IpAddr>,
+    /// The port to listen on; 0 takes a free one [default: 8080]
+    #[arg(long, value_name = "N", env = "LACUNA_PORT")]
+    port: Option<u16>,
+    /// A file with one API key a line; clients must send one of them
+    #[arg(long, value_name = "FILE", env = "LACUNA_API_KEY_FILE")]
+    api_key_file: Option<PathBuf>,
+    #[arg(skip)]
+    api_keys: Vec<String>,
+    /// Let pages of this origin call the API; may be repeated [default: none]
+    #[arg(long = "cors-origin", value_name = "ORIGIN", env = "LACUNA_CORS_ORIGINS", value_delimiter = ',')]
+    cors_origins: Vec<String>,
+    /// What the model is called in requests [default: its folder's name]
+    #[arg(long, value_name = "NAME", env = "LACUNA_MODEL_NAME")]
+    model_name: Option<String>,
+
+    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
+    #[arg(long, value_name = "DIR", env = "LACUNA_MODEL", help_heading = "Model")]
+    model: Option<PathBuf>,
+    /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
+    #[arg(long, value_enum, env = "LACUNA_PRECISION", help_heading = "Model")]
+    precision: Option<Precision>,
+    /// Where to compute [default: auto]
+    #[arg(long, value_enum, env = "LACUNA_DEVICE", help_heading = "Model")]
+    device: Option<Device>,
+    /// How many threads compute [default: all cores]
+    #[arg(long, value_name = "N", env = "LACUNA_THREADS", help_heading = "Model")]
+    threads: Option<usize>,
+
+    /// How many texts share a forward pass [default: 16]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
+    max_batch: Option<usize>,
+    /// How many positions a forward pass has; a longer text still gets its own [default: 8192]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
+    max_positions: Option<usize>,
+    /// How many texts may wait; more are refused with status 429 [default: 256]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
+    max_queue: Option<usize>,
+    /// How many texts one request may ask for, prompts times n [default: 128]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
+    max_texts: Option<usize>,
+    /// How many tokens a text may get [default: 4096]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
+    max_gen_length: Option<usize>,
+    /// How many bytes a request may have [default: 1048576]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
+    max_body_bytes: Option<usize>,
+    /// How many seconds a request may take, waiting included [default: 600]
+    #[arg(long, value_name = "N", env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
+    timeout_seconds: Option<usize>,
+
+    /// How to write the log, which goes to standard error [default: text]
+    #[arg(long, value_enum, env = "LACUNA_LOG_FORMAT", help_heading = "Log")]
+    log_format: Option<LogFormat>,
+    /// How much to log [default: info]
+    #[arg(long, value_enum, env = "LACUNA_LOG_LEVEL", help_heading = "Log")]
+    log_level: Option<LogLevel>,
+}
+
+#[derive(Clone, Copy, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+pub(crate) fn serve(args: &Serve) -> Result<()> {
+    let settings = args.with_file()?;
+    let config = settings.config()?;
+    let model = args::Model {
+        model: settings.model.clone(),
+        precision: settings.precision,
+        device: settings.device.unwrap_or(Device::Auto),
+        threads: settings.threads,
+    };
+    settings.start_log();
+    let Engine { checkpoint, predictor, .. } = Engine::open(&model)?;
+    let (name, device) = (config.model_name.clone(), predictor.device());
+    lacuna_serve::run(checkpoint, predictor, config, |address| {
+        let _ = print(&format!("{name} is served on http://{address} ({device}); ctrl-c stops it"));
+    })?;
+    Ok(())
+}
+
+impl Serve {
+    /// These settings, and the file's where they say nothing.
+    fn with_file(&self) -> Result<Self> {
+        let file = match &self.config {
+            Some(path) => {
+                let text = read(path)?;
+                let parsed: Self = toml::from_str(&text)
+                    .map_err(|error| anyhow!("{} is no configuration: {}", path.display(), one_line(&error)))?;
+                parsed
+            }
+            None => Self::default(),
+        };
+        let mut merged = serde_json::to_value(file)?;
+        let said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        for (name, value) in serde_json::to_value(self)?.as_object().into_iter().flatten().filter(|(_, v)| said(v)) {
+            merged[name] = value.clone();
+        }
+        Ok(serde_json::from_value(merged)?)
+    }
+
+    fn config(&self) -> Result<Config> {
+        let usual = Config::default();
+        let limits = usual.limits;
+        let number = |name: &str, value: Option<usize>, usual: usize| match value {
+            Some(0) => Err(anyhow!("{name} is 0, but it must be 1 or more")),
+            value => Ok(value.unwrap_or(usual)),
+        };
+        number("threads", self.threads, 1)?;
+        let seconds = number("timeout_seconds", self.timeout_seconds, limits.timeout.as_secs() as usize)?;
+        ensure!(seconds <= 1_000_000, "timeout_seconds is {seconds}, but it must be 1000000 or less");
+        let embedded = self.model.is_none();
+        Ok(Config {
+            address: (self.host.unwrap_or(usual.address.ip()), self.port.unwrap_or(usual.address.port())).into(),
+            model_name: self.name()?,
+            api_keys: self.keys()?,
+            cors_origins: self.cors_origins.clone(),
+            examples: if embedded { Example::embedded() } else { Vec::new() },
+            limits: Limits {
+                batch: number("max_batch", self.max_batch, limits.batch)?,
+                positions: number("max_positions", self.max_positions, limits.positions)?,
+                queue: number("max_queue", self.max_queue, limits.queue)?,
+                runs: number("max_texts", self.max_texts, limits.runs)?,
+                gen_length: number("max_gen_length", self.max_gen_length, limits.gen_length)?,
+                body_bytes: number("max_body_bytes", self.max_body_bytes, limits.body_bytes)?,
+                timeout: Duration::from_secs(seconds as u64),
+            },
+        })
+    }
+
+    /// What the model is called: as asked, else as its folder.
+    fn name(&self) -> Result<String> {
+        let folder = |path: &PathBuf| {
+            let path = path.canonicalize().unwrap_or(path.clone());
+            path.file_name().map(|name| name.to_string_lossy().into_owned())
+        };
+        let name = match (&self.model_name, &self.model) {
+            (Some(name), _) => Some(name.clone()),
+            (None, Some(model)) => folder(model),
+            (None, None) => Some("lacuna-mini".into()),
+        };
+        name.filter(|name| !name.is_empty()).context("the model needs a name: give one with --model-name")
+    }
+
+    /// The keys from the environment, the key file, and the configuration file.
+    fn keys(&self) -> Result<Vec<ApiKey>> {
+        let mut keys = Vec::new();
+        let mut add = |written: &str, place: &dyn std::fmt::Display| -> Result<()> {
+            let bad = || format!("{place}: an API key is printable ASCII without spaces, and not empty");
+            keys.push(ApiKey::new(written).with_context(bad)?);
+            Ok(())
+        };
+        if let Ok(listed) = std::env::var("LACUNA_API_KEYS") {
+            listed.split(',').try_for_each(|key| add(key.trim(), &"LACUNA_API_KEYS"))?;
+        }
+        if let Some(path) = &self.api_key_file {
+            let text = read(path)?;
+            let written = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            written.clone().try_for_each(|key| add(key, &path.display()))?;
+            ensure!(written.count() > 0, "{} holds no API key: write one a line", path.display());
+        }
+        self.api_keys.iter().try_for_each(|key| add(key, &"api_keys"))?;
+        Ok(keys)
+    }
+
+    fn start_log(&self) {
+        let level = match self.log_level.unwrap_or(LogLevel::Info) {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+        };
+        let log = tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_target(false);
+        match self.log_format.unwrap_or(LogFormat::Text) {
+            LogFormat::Text => log.with_ansi(stderr().is_terminal()).init(),
+            LogFormat::Json => log.json().flatten_event(true).init(),
+        }
+    }
+}
+
+/// What is wrong and in which line; TOML's own messages draw a picture of it.
+fn one_line(error: &toml::de::Error) -> String {
+    error.message().replace('\n', ", ")
+}

@@ -1,0 +1,235 @@
+//! The real server: started, asked, stopped, killed and started again.
+
+#![cfg(unix)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{complaint, lacuna, lacuna_with, stdout};
+use serde_json::{Value, json};
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_lacuna"))
+            .arg("serve")
+            .args(flags)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
+        let address = address.unwrap_or_else(|| panic!("no address in '{line}'")).to_string();
+        Self { child, address }
+    }
+
+    /// Sends a request of the kind that has one connection and no chunks, and returns the open connection.
+    fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer secret\r\n");
+        let kind = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        write!(stream, "{head}{kind}{body}").unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
+        read(self.send(method, path, &body.to_string()))
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(30) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the server does not end");
+    }
+
+    fn log(&mut self) -> String {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Status and body.
+fn read(mut stream: TcpStream) -> (u16, String) {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: '{text}'"));
+    (head[9..12].parse().unwrap(), body.to_string())
+}
+
+fn long() -> Value {
+    json!({"prompt": "def add(a, b):", "gen_length": 96, "strategy": "dos", "early_stop": false})
+}
+
+#[test]
+fn it_starts_serves_and_ends_when_asked() {
+    let mut server = Server::start(&["--port", "0", "--log-format", "json"], &[]);
+    assert_eq!(server.ask("GET", "/health", &json!({})).0, 200);
+    let (status, body) = server.ask("POST", "/v1/completions", &json!({"prompt": "def add(a, b):", "max_tokens": 8}));
+    assert_eq!(status, 200, "{body}");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let log = server.log();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["path"] == "/v1/completions" && line["status"] == 200), "{log}");
+    assert!(!log.contains("def add"), "prompts are not logged");
+}
+
+#[test]
+fn clients_that_never_complete_their_request_do_not_keep_it() {
+    let mut server = Server::start(&["--port", "0", "--log-level", "off"], &[]);
+    let silent = TcpStream::connect(&server.address).unwrap();
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    write!(
+        slow,
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
+    )
+    .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal("TERM");
+    let begun = Instant::now();
+    assert!(server.wait().success());
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop((silent, slow));
+}
+
+#[test]
+fn the_record_of_watched_steps_can_be_replayed() {
+    let server = Server::start(&["--port", "0", "--log-level", "off"], &[]);
+    let message = json!({"role": "user", "content": "Sara has 24 pens and gives 9 away. How many are left?"});
+    let body = json!({"messages": [message], "gen_length": 48, "strategy": "wino"});
+    let (status, events) = server.ask("POST", "/v1/steps", &body);
+    assert_eq!(status, 200);
+    let done = events.split("event: done\ndata: ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    let text = serde_json::from_str::<Value>(done).unwrap()["text"].as_str().unwrap().to_string();
+    assert_eq!(stdout(lacuna_with(&["replay", "-"], done)).trim_end(), text.trim_end());
+}
+
+#[test]
+fn it_finishes_what_it_took_on_but_not_after_a_second_signal() {
+    let mut server = Server::start(&["--port", "0", "--log-level", "off"], &[]);
+    let open = server.send("POST", "/v1/completions", &long().to_string());
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(100));
+    let (status, body) = server.ask("POST", "/v1/completions", &long());
+    assert_eq!(status, 503, "{body}");
+    assert_eq!(server.ask("GET", "/ready", &json!({})).0, 503);
+    assert_eq!(read(open).0, 200);
+    assert!(server.wait().success());
+
+    let mut server = Server::start(&["--port", "0", "--log-level", "off"], &[]);
+    let _open = server.send(
+        "POST",
+        "/v1/completions",
+        &json!({"prompt": "x", "gen_length": 1000, "strategy": "dos",
+        "early_stop": false})
+        .to_string(),
+    );
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("INT");
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal("INT");
+    let begun = Instant::now();
+    assert_eq!(server.wait().code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(server.log().contains("stopped at once"));
+}
+
+#[test]
+fn it_can_be_killed_and_started_again_on_the_same_port() {
+    let mut server = Server::start(&["--port", "0", "--log-level", "off"], &[]);
+    let answer = |server: &Server| {
+        let (status, body) =
+            server.ask("POST", "/v1/completions", &json!({"prompt": "def add(a, b):", "max_tokens": 16}));
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).unwrap()["choices"].clone()
+    };
+    let before = answer(&server);
+    let _open = server.send("POST", "/v1/completions", &long().to_string());
+    server.signal("KILL");
+    server.wait();
+    let port = server.address.rsplit(':').next().unwrap().to_string();
+    let server = Server::start(&["--port", &port, "--log-level", "off"], &[]);
+    assert_eq!(answer(&server), before);
+}
+
+#[test]
+fn flags_go_before_variables_and_they_before_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lacuna.toml");
+    let settings =
+        "port = 1\nmodel_name = \"from-file\"\nmax_gen_length = 10\nlog_level = \"off\"\napi_keys = [\"secret\"]\n";
+    std::fs::write(&file, settings).unwrap();
+    let variables =
+        [("LACUNA_PORT", "0"), ("LACUNA_CONFIG", file.to_str().unwrap()), ("LACUNA_MODEL_NAME", "from-env")];
+    let server = Server::start(&["--max-gen-length", "20"], &variables);
+    assert!(server.ask("GET", "/v1/models", &json!({})).1.contains("from-env"));
+    let status = |length: usize| {
+        server
+            .ask("POST", "/v1/completions", &json!({"prompt": "x", "max_tokens": length, "strategy": "random+top20"}))
+            .0
+    };
+    assert_eq!((status(20), status(21)), (200, 400));
+    let other = Server::start(&["--port", "0", "--log-level", "off"], &[("LACUNA_API_KEYS", "another,key")]);
+    assert_eq!(other.ask("GET", "/v1/models", &json!({})).0, 401);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let unknown = path("unknown.toml", "prot = 3\n");
+    let broken = path("broken.toml", "port = \n");
+    let (empty, spaced) = (path("empty.txt", "\n"), path("spaced.txt", "two words\n"));
+    for (flags, word) in [
+        (vec!["--port", &port], "cannot listen on 127.0.0.1:"),
+        (vec!["--config", "no-such-file.toml"], "no-such-file.toml"),
+        (vec!["--config", &unknown], "unknown field `prot`"),
+        (vec!["--config", &broken], "broken.toml is no configuration"),
+        (vec!["--api-key-file", &empty], "holds no API key"),
+        (vec!["--api-key-file", &spaced], "printable ASCII"),
+        (vec!["--model", "no-such-model"], "no-such-model is not a directory"),
+        (vec!["--max-batch", "0"], "max_batch is 0"),
+        (vec!["--cors-origin", "example.org", "--port", "0"], "is no origin"),
+    ] {
+        let said = complaint(lacuna(&[&["serve"], &flags[..]].concat()));
+        assert!(said.starts_with("error: ") && said.contains(word), "{flags:?}: {said}");
+        assert!(!said.contains("two words"), "keys are not shown");
+    }
+}

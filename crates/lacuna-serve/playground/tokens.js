@@ -1,0 +1,35 @@
+/** How the text of a token is shown. */
+
+const SPECIAL = /^<[|｜]?[A-Za-z][\w ▁-]*[|｜]?>$/;
+const END = /end|eos|eot|im_end|^<\/s>$/i;
+
+/** Whether this is a token of the model's own language, such as an end of text or a role marker. */
+export function isSpecial(text) {
+  return text === "</s>" || SPECIAL.test(text);
+}
+
+/** Whether this token ends the text. */
+export function isEnd(text) {
+  return isSpecial(text) && END.test(text) && !/header/i.test(text);
+}
+
+/**
+ * A token cut where it breaks the line: "}\n\n  " is "}⏎", "⏎", "  ". Every piece but the last ends its line.
+ * @param {string} text
+ * @returns {{text: string, breaks: boolean}[]}
+ */
+export function pieces(text) {
+  const lines = text.replaceAll("\r", "").replaceAll("\t", "    ").split("\n");
+  const cut = lines.map((line, index) => {
+    const breaks = index < lines.length - 1;
+    return { text: breaks ? `${line}⏎` : line, breaks };
+  });
+  return cut.length > 1 && cut.at(-1).text === "" ? cut.slice(0, -1) : cut;
+}
+
+/** A token as one can speak of it in a sentence. */
+export function named(text) {
+  if (text === null || text === undefined) return "?";
+  if (isEnd(text)) return "end of text";
+  return text.replaceAll("\n", "⏎").replaceAll(" ", "␣") || "(nothing)";
+}

@@ -1,0 +1,396 @@
+//! What a client sends, checked and brought into one form.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request as HttpRequest};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use lacuna::Token;
+use lacuna_models::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{ApiError, fields};
+use crate::service::Service;
+
+/// How long a body may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(30);
+/// No strategy has a longer name.
+pub(crate) const LONGEST_NAME: usize = 64;
+const MOST_STOPS: usize = 16;
+const LONGEST_STOP: usize = 256;
+
+/// A JSON object.
+pub(crate) struct Payload(pub(crate) Map<String, Value>);
+
+impl FromRequest<Arc<Service>> for Payload {
+    type Rejection = ApiError;
+
+    async fn from_request(request: HttpRequest, service: &Arc<Service>) -> Result<Self, ApiError> {
+        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
+            return Err(ApiError::wrong_type());
+        }
+        let body = tokio::time::timeout(ARRIVAL, Bytes::from_request(request, service));
+        let body = body.await.map_err(|_| ApiError::slow_body())?;
+        let body = body.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(service.config.limits.body_bytes),
+            _ => ApiError::bad(format!("the body cannot be read: {}", rejection.body_text())),
+        })?;
+        match serde_json::from_slice(&body) {
+            Ok(Value::Object(members)) => Ok(Self(members)),
+            Ok(_) => Err(ApiError::bad("the body must be a JSON object")),
+            Err(error) => Err(ApiError::bad(format!("the body is not JSON: {error}"))),
+        }
+    }
+}
+
+/// A value of a type, or which field is wrong.
+pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner().to_string();
+        // The fields that are not typed one by one are missing from the list that the message would go on with.
+        let inner = match inner.split_once(", expected") {
+            Some((unknown, _)) if unknown.starts_with("unknown field") => {
+                format!("{unknown}; /openapi.json lists those that there are")
+            }
+            _ => inner,
+        };
+        match path.as_str() {
+            "." => ApiError::bad(inner),
+            _ => ApiError::bad(format!("{path}: {inner}")).at(path),
+        }
+    })
+}
+
+/// What `/v1/completions` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompletionBody {
+    /// The model's name, as /v1/models tells it.
+    model: Option<String>,
+    /// What the text begins with, given to the model as it is.
+    prompt: Option<Prompt>,
+    /// What follows the text: a gap of max_tokens between prompt and suffix is filled.
+    suffix: Option<String>,
+    /// A text with gaps, each written <gap:N> for N tokens; it follows the prompt, if there is one.
+    text: Option<String>,
+    /// How many tokens to generate.
+    #[schema(minimum = 1)]
+    max_tokens: Option<usize>,
+    /// How many texts for each prompt.
+    #[schema(minimum = 1)]
+    n: Option<usize>,
+    /// As many as n: there is no other way to choose among them.
+    #[schema(minimum = 1)]
+    best_of: Option<usize>,
+    /// Strings that end the text.
+    stop: Option<Stop>,
+    /// Put the prompt before the text.
+    echo: Option<bool>,
+    /// 0: tell the log probability that each token had when it was decided.
+    #[schema(minimum = 0, maximum = 0)]
+    logprobs: Option<usize>,
+    /// Send the text as it becomes final.
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    /// Let gaps end the text instead of filling them to the end.
+    allow_eos: Option<bool>,
+}
+
+/// What `/v1/chat/completions` takes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChatBody {
+    /// The model's name, as /v1/models tells it.
+    model: Option<String>,
+    /// The chat so far.
+    #[schema(min_items = 1)]
+    messages: Vec<Message>,
+    /// The answer as a text with gaps, each written <gap:N> for N tokens.
+    text: Option<String>,
+    /// How many tokens to generate.
+    #[schema(minimum = 1)]
+    max_tokens: Option<usize>,
+    /// The same as max_tokens.
+    #[schema(minimum = 1)]
+    max_completion_tokens: Option<usize>,
+    /// How many answers.
+    #[schema(minimum = 1)]
+    n: Option<usize>,
+    /// Strings that end the answer.
+    stop: Option<Stop>,
+    /// Tell the log probability that each token had when it was decided.
+    logprobs: Option<bool>,
+    /// Send the answer as it becomes final.
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    /// Let gaps end the text instead of filling them to the end.
+    allow_eos: Option<bool>,
+}
+
+/// One prompt or several.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged, expecting = "a prompt is a text, a list of texts, a list of token ids, or a list of such lists")]
+pub(crate) enum Prompt {
+    /// A text.
+    Text(String),
+    /// Token ids.
+    Tokens(Vec<Token>),
+    /// Several texts.
+    Texts(Vec<String>),
+    /// Several lists of token ids.
+    Lists(Vec<Vec<Token>>),
+}
+
+/// One string or several.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged, expecting = "a stop is a text or a list of texts")]
+pub(crate) enum Stop {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+/// How to stream.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StreamOptions {
+    /// Send the usage last.
+    include_usage: Option<bool>,
+    /// No padding is added in any case.
+    #[serde(rename = "include_obfuscation")]
+    _include_obfuscation: Option<bool>,
+}
+
+/// One turn of a chat.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Message {
+    role: Role,
+    content: Content,
+    /// Ignored: templates have no place for it.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    /// Ignored: it can only be text.
+    #[serde(rename = "type")]
+    _kind: Option<TextType>,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// Whoever sets the rules.
+    System,
+    /// Another word for system.
+    Developer,
+    /// Whoever asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// What is said.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged, expecting = "a message's content is a text or a list of text parts; this server takes nothing else")]
+pub(crate) enum Content {
+    /// A text.
+    Text(String),
+    /// A text in parts.
+    Parts(Vec<Part>),
+}
+
+/// A part of a text.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Part {
+    #[serde(rename = "type")]
+    _kind: TextType,
+    text: String,
+}
+
+/// Only text.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum TextType {
+    Text,
+}
+
+/// What a request comes to, whatever its shape was.
+pub(crate) struct Ask {
+    pub(crate) model: Option<String>,
+    pub(crate) given: Given,
+    pub(crate) goal: Goal,
+    pub(crate) request: Request,
+    /// How many texts for each prompt.
+    pub(crate) n: usize,
+    pub(crate) stops: Vec<String>,
+    pub(crate) echo: bool,
+    pub(crate) logprobs: bool,
+    pub(crate) stream: bool,
+    pub(crate) include_usage: bool,
+    pub(crate) allow_eos: bool,
+}
+
+/// What stands before the text.
+pub(crate) enum Given {
+    Prompt(Prompt),
+    Chat(Vec<(&'static str, String)>),
+    Nothing,
+}
+
+impl Given {
+    /// How many prompts there are.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Prompt(Prompt::Texts(texts)) => texts.len(),
+            Self::Prompt(Prompt::Lists(lists)) => lists.len(),
+            _ => 1,
+        }
+    }
+}
+
+/// What is to be written.
+pub(crate) enum Goal {
+    Answer,
+    /// What lies between the prompt and this.
+    Middle(String),
+    /// A text with gaps.
+    Gaps(String),
+}
+
+impl Ask {
+    /// Reads the body of `/v1/completions`.
+    pub(crate) fn completion(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        let request = fields::take(&mut body)?;
+        let body: CompletionBody = typed(Value::Object(body))?;
+        let n = body.n.unwrap_or(1);
+        if body.best_of.is_some_and(|best_of| best_of != n) {
+            return Err(ApiError::bad("best_of must be n: all texts are returned").at("best_of"));
+        }
+        if body.logprobs.is_some_and(|alternatives| alternatives > 0) {
+            let why = "logprobs can only be 0, the chosen tokens' own: other tokens' probabilities are not kept";
+            return Err(ApiError::bad(why).at("logprobs"));
+        }
+        if body.logprobs.is_some() && body.echo == Some(true) {
+            let why = "echo with logprobs asks how probable the prompt is, token by token from left to right; a masked \
+                       diffusion model has no such likelihood, so tasks that score given answers cannot run here";
+            return Err(ApiError::bad(why).at("logprobs"));
+        }
+        let given = body.prompt.map_or(Given::Nothing, Given::Prompt);
+        let goal = match (body.suffix, body.text) {
+            (None, None) if matches!(given, Given::Nothing) => {
+                return Err(ApiError::bad("there is no prompt: give one, or a text with gaps").at("prompt"));
+            }
+            (None, None) => Goal::Answer,
+            (Some(suffix), None) => Goal::Middle(suffix),
+            (None, Some(text)) => Goal::Gaps(text),
+            (Some(_), Some(_)) => return Err(ApiError::bad("text already says what follows its gaps").at("suffix")),
+        };
+        Self {
+            model: body.model,
+            given,
+            goal,
+            request: with_length(request, &[("max_tokens", body.max_tokens)])?,
+            n,
+            stops: stops(body.stop)?,
+            echo: body.echo.unwrap_or(false),
+            logprobs: body.logprobs.is_some(),
+            stream: body.stream.unwrap_or(false),
+            include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
+            allow_eos: body.allow_eos.unwrap_or(false),
+        }
+        .checked()
+    }
+
+    /// Reads the body of `/v1/chat/completions`.
+    pub(crate) fn chat(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        let request = fields::take(&mut body)?;
+        let body: ChatBody = typed(Value::Object(body))?;
+        if body.messages.is_empty() {
+            return Err(ApiError::bad("a chat has at least one message").at("messages"));
+        }
+        let lengths = [("max_tokens", body.max_tokens), ("max_completion_tokens", body.max_completion_tokens)];
+        Self {
+            model: body.model,
+            given: Given::Chat(body.messages.into_iter().map(Message::pair).collect()),
+            goal: body.text.map_or(Goal::Answer, Goal::Gaps),
+            request: with_length(request, &lengths)?,
+            n: body.n.unwrap_or(1),
+            stops: stops(body.stop)?,
+            echo: false,
+            logprobs: body.logprobs.unwrap_or(false),
+            stream: body.stream.unwrap_or(false),
+            include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
+            allow_eos: body.allow_eos.unwrap_or(false),
+        }
+        .checked()
+    }
+
+    fn checked(self) -> Result<Self, ApiError> {
+        if self.n == 0 {
+            return Err(ApiError::bad("n is 0, but it must be 1 or more").at("n"));
+        }
+        if self.allow_eos && matches!(self.goal, Goal::Answer) {
+            return Err(ApiError::bad("allow_eos is for gaps: an answer may end anyway").at("allow_eos"));
+        }
+        if self.logprobs && matches!(self.goal, Goal::Gaps(_)) {
+            return Err(ApiError::bad("logprobs are told of answers, not of texts with gaps").at("logprobs"));
+        }
+        if self.request.strategy.as_ref().is_some_and(|name| name.len() > LONGEST_NAME) {
+            return Err(ApiError::bad("no strategy has so long a name").at("strategy"));
+        }
+        Ok(self)
+    }
+}
+
+impl Message {
+    fn pair(self) -> (&'static str, String) {
+        let role = match self.role {
+            Role::System | Role::Developer => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let content = match self.content {
+            Content::Text(text) => text,
+            Content::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
+        };
+        (role, content)
+    }
+}
+
+/// The request with its generation length, which goes by several names.
+fn with_length(mut request: Request, named: &[(&str, Option<usize>)]) -> Result<Request, ApiError> {
+    for (name, length) in named {
+        let Some(length) = *length else { continue };
+        if length == 0 {
+            return Err(ApiError::bad(format!("{name} is 0, but it must be 1 or more")).at(*name));
+        }
+        if request.gen_length.replace(length).is_some_and(|other| other != length) {
+            return Err(ApiError::bad(format!("{name} contradicts another field for the same length")).at(*name));
+        }
+    }
+    Ok(request)
+}
+
+fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
+    let stops = match stop {
+        None => Vec::new(),
+        Some(Stop::One(stop)) => vec![stop],
+        Some(Stop::Several(stops)) => stops,
+    };
+    let fits = stops.len() <= MOST_STOPS && stops.iter().all(|stop| (1..=LONGEST_STOP).contains(&stop.len()));
+    if !fits {
+        let why = format!("stop takes up to {MOST_STOPS} strings of 1 to {LONGEST_STOP} bytes");
+        return Err(ApiError::bad(why).at("stop"));
+    }
+    Ok(stops)
+}

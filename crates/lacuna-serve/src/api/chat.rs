@@ -1,0 +1,145 @@
+//! `/v1/chat/completions`: a chat answered.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiError;
+use super::body::{Ask, Payload};
+use super::exchange::{Head, Piece, Usage, take_on};
+use crate::service::Service;
+use crate::transcript::{Finish, Scored};
+
+/// An answer.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatCompletion {
+    id: String,
+    #[schema(pattern = "^chat\\.completion$")]
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<ChatChoice>,
+    usage: Usage,
+}
+
+/// One of the answers.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatChoice {
+    index: usize,
+    message: Answer,
+    #[schema(required)]
+    logprobs: Option<ChatLogprobs>,
+    #[schema(required)]
+    finish_reason: Option<Finish>,
+}
+
+/// What the model says.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Answer {
+    #[schema(pattern = "^assistant$")]
+    role: &'static str,
+    content: String,
+    /// Always null: nothing is refused in words.
+    #[schema(value_type = Option<String>, required)]
+    refusal: Option<()>,
+}
+
+/// How probable the tokens were when they were decided.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatLogprobs {
+    content: Vec<ChatLogprob>,
+}
+
+/// One token.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatLogprob {
+    token: String,
+    logprob: f64,
+    /// Always null.
+    #[schema(value_type = Option<Vec<u8>>, required)]
+    bytes: Option<()>,
+    /// Always empty: alternatives are not kept.
+    #[schema(value_type = Vec<f64>, max_items = 0)]
+    top_logprobs: [(); 0],
+}
+
+/// A part of a streamed answer.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatChunk {
+    id: String,
+    #[schema(pattern = "^chat\\.completion\\.chunk$")]
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<ChatDelta>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Usage>)]
+    usage: Option<Option<Usage>>,
+}
+
+/// What is new in one of the answers.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ChatDelta {
+    index: usize,
+    delta: Delta,
+    #[schema(required)]
+    logprobs: Option<ChatLogprobs>,
+    #[schema(required)]
+    finish_reason: Option<Finish>,
+}
+
+/// The new words.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Delta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    content: String,
+}
+
+impl ChatLogprobs {
+    fn of(scored: Vec<Scored>) -> Option<Self> {
+        let token =
+            |scored: Scored| ChatLogprob { token: scored.text, logprob: scored.logprob, bytes: None, top_logprobs: [] };
+        (!scored.is_empty()).then(|| Self { content: scored.into_iter().map(token).collect() })
+    }
+}
+
+/// Answer a chat
+#[utoipa::path(
+    post, path = "/v1/chat/completions", tag = "OpenAI",
+    request_body = super::body::ChatBody,
+    responses((status = 200, description = "The answers; with stream, as they become final", content(
+        (ChatCompletion = "application/json"), (String = "text/event-stream"),
+    )))
+)]
+pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Payload) -> Result<Response, ApiError> {
+    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, false, "chatcmpl").await?;
+    if ask.stream {
+        return Ok(exchange.stream(chunk));
+    }
+    let (Head { id, created, model }, texts, usage) = exchange.finish().await?;
+    let choice = |(index, news): (usize, crate::transcript::News)| ChatChoice {
+        index,
+        message: Answer { role: "assistant", content: news.text, refusal: None },
+        logprobs: ChatLogprobs::of(news.tokens),
+        finish_reason: news.finish,
+    };
+    let choices = texts.into_iter().enumerate().map(choice).collect();
+    Ok(Json(ChatCompletion { id, object: "chat.completion", created, model, choices, usage }).into_response())
+}
+
+fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> ChatChunk {
+    let Head { id, created, model } = head.clone();
+    let delta = |Piece { index, first, news }| ChatDelta {
+        index,
+        delta: Delta { role: first.then_some("assistant"), content: news.text },
+        logprobs: ChatLogprobs::of(news.tokens),
+        finish_reason: news.finish,
+    };
+    let choices = piece.map(delta).into_iter().collect();
+    ChatChunk { id, object: "chat.completion.chunk", created, model, choices, usage }
+}

@@ -1,0 +1,101 @@
+//! `/v1/completions`: text continued, or gaps filled.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::ApiError;
+use super::body::{Ask, Payload};
+use super::exchange::{Head, Piece, Usage, take_on};
+use crate::service::Service;
+use crate::transcript::{Finish, News, Scored};
+
+/// A text, or a part of one.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Completion {
+    id: String,
+    #[schema(pattern = "^text_completion$")]
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<CompletionChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Usage>)]
+    usage: Option<Option<Usage>>,
+}
+
+/// One of the texts.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CompletionChoice {
+    index: usize,
+    text: String,
+    #[schema(required)]
+    logprobs: Option<CompletionLogprobs>,
+    #[schema(required)]
+    finish_reason: Option<Finish>,
+}
+
+/// How probable the tokens were when they were decided.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CompletionLogprobs {
+    tokens: Vec<String>,
+    token_logprobs: Vec<f64>,
+    /// Alternatives are not kept.
+    #[schema(value_type = Option<Vec<f64>>, required)]
+    top_logprobs: Option<()>,
+    /// Where each token begins in the text, in characters.
+    text_offset: Vec<usize>,
+}
+
+impl CompletionLogprobs {
+    fn of(scored: &[Scored]) -> Option<Self> {
+        let logprobs = Self {
+            tokens: scored.iter().map(|token| token.text.clone()).collect(),
+            token_logprobs: scored.iter().map(|token| token.logprob).collect(),
+            top_logprobs: None,
+            text_offset: scored.iter().map(|token| token.offset).collect(),
+        };
+        (!scored.is_empty()).then_some(logprobs)
+    }
+}
+
+impl CompletionChoice {
+    fn new(index: usize, news: News) -> Self {
+        let logprobs = CompletionLogprobs::of(&news.tokens);
+        Self { index, text: news.text, logprobs, finish_reason: news.finish }
+    }
+}
+
+/// Continue a text, or fill its gaps
+#[utoipa::path(
+    post, path = "/v1/completions", tag = "OpenAI",
+    request_body = super::body::CompletionBody,
+    responses((status = 200, description = "The texts; with stream, as they become final", content(
+        (Completion = "application/json"), (String = "text/event-stream"),
+    )))
+)]
+pub(crate) async fn completions(
+    State(service): State<Arc<Service>>,
+    Payload(body): Payload,
+) -> Result<Response, ApiError> {
+    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, false, "cmpl").await?;
+    if ask.stream {
+        return Ok(exchange.stream(chunk));
+    }
+    let (head, texts, usage) = exchange.finish().await?;
+    let choices = texts.into_iter().enumerate().map(|(index, news)| CompletionChoice::new(index, news)).collect();
+    Ok(Json(completion(&head, choices, Some(Some(usage)))).into_response())
+}
+
+fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> Completion {
+    completion(head, piece.into_iter().map(|piece| CompletionChoice::new(piece.index, piece.news)).collect(), usage)
+}
+
+fn completion(head: &Head, choices: Vec<CompletionChoice>, usage: Option<Option<Usage>>) -> Completion {
+    let Head { id, created, model } = head.clone();
+    Completion { id, object: "text_completion", created, model, choices, usage }
+}

@@ -1,0 +1,37 @@
+//! Why a server cannot start.
+
+use std::net::SocketAddr;
+
+/// What this crate returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {source}; choose another with --host and --port")]
+    Listen {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A model that has tokens but no text.
+    #[error("a server answers in text: {source}")]
+    NoText {
+        /// Why there is none.
+        source: lacuna_models::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start the scheduler's thread: {0}")]
+    Thread(std::io::Error),
+    /// An origin that cannot be one.
+    #[error("'{0}' is no origin: write it as https://example.org")]
+    Origin(String),
+    /// A second signal came before all work was done.
+    #[error("stopped at once: requests that were being answered are lost")]
+    Interrupted,
+    /// The connection to the world broke.
+    #[error("the server has stopped: {0}")]
+    Serve(std::io::Error),
+}

@@ -1,0 +1,86 @@
+//! The page at the root, embedded in the program.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+/// Nothing but our own files is loaded, and nobody else's page may frame ours.
+const POLICY: &str =
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file of the page: its name and its content.
+type File = (&'static str, &'static [u8]);
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../playground/", $name)))),*]
+    };
+}
+
+/// Every file in `playground/` that is served.
+const FILES: &[File] = files![
+    "index.html",
+    "style.css",
+    "icon.svg",
+    "theme.js",
+    "app.js",
+    "api.js",
+    "strategies.js",
+    "examples.js",
+    "dom.js",
+    "tokens.js",
+    "colour.js",
+    "run.js",
+    "player.js",
+    "compose.js",
+    "lane.js",
+    "canvas.js",
+    "why.js",
+    "heatmap.js",
+    "timeline.js",
+    "tip.js",
+    "share.js",
+];
+
+/// The page's routes: each file under its name, the first one also at the root.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let root = FILES.iter().take(1).map(|file| ("/".to_string(), file));
+    let named = FILES.iter().map(|file| (format!("/{}", file.0), file));
+    root.chain(named).fold(Router::new(), |router, (path, file)| {
+        router.route(&path, get(move |headers: HeaderMap| serve(file, headers)))
+    })
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}
+
+async fn serve((name, content): &'static File, headers: HeaderMap) -> Response {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    let tag = format!("\"{:016x}\"", hasher.finish());
+    let known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let common = [
+        (ETAG, tag.as_str()),
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    if known {
+        return (StatusCode::NOT_MODIFIED, common).into_response();
+    }
+    (common, [(CONTENT_TYPE, content_type(name))], Bytes::from_static(content)).into_response()
+}

@@ -1,0 +1,224 @@
+//! What a client may see of a run while it is decoded: a text that only grows.
+
+use std::ops::Range;
+
+use lacuna::{Canvas, Token};
+use lacuna_models::{Specials, Text};
+
+use crate::api::ApiError;
+use crate::scheduler::Progress;
+
+/// What a decoder writes for bytes that are no character, or not yet.
+const UNFINISHED: char = '\u{fffd}';
+
+/// Follows a run and tells its text as far as it is final.
+pub(crate) struct Transcript {
+    canvas: Canvas,
+    /// The positions whose text is told.
+    region: Range<usize>,
+    /// Tokens that end the text.
+    ends: Vec<Token>,
+    /// Strings that end the text; they are not part of it.
+    stops: Vec<String>,
+    /// What an open end means: a text with gaps is whole when they are filled, an answer was cut off.
+    open_end: Finish,
+    told: String,
+    scores: Option<Scores>,
+    /// Once it is decided why the text ends.
+    finish: Option<Finish>,
+    completion_tokens: usize,
+}
+
+/// Why a text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Finish {
+    /// The model ended it, a stop string came, or all gaps are filled.
+    Stop,
+    /// There was no room for more.
+    Length,
+}
+
+/// What is new in a text.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<Scored>,
+    pub(crate) finish: Option<Finish>,
+}
+
+/// A token of the text and how probable the model found it when it was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scored {
+    pub(crate) text: String,
+    pub(crate) logprob: f64,
+    /// Where it begins in the text, in characters.
+    pub(crate) offset: usize,
+}
+
+/// What is kept to tell probabilities.
+struct Scores {
+    /// For each position.
+    logprobs: Vec<f64>,
+    /// For each token of the text, how many bytes and characters the text has with it.
+    lengths: Vec<(usize, usize)>,
+    told: usize,
+}
+
+impl Transcript {
+    /// Follows a run that starts from `canvas`.
+    pub(crate) fn new(
+        canvas: Canvas,
+        region: Range<usize>,
+        ends: Vec<Token>,
+        stops: Vec<String>,
+        open_end: Finish,
+    ) -> Self {
+        let (told, scores, finish) = (String::new(), None, None);
+        Self { canvas, region, ends, stops, open_end, told, scores, finish, completion_tokens: 0 }
+    }
+
+    /// Tells probabilities too.
+    pub(crate) fn scored(mut self) -> Self {
+        let logprobs = vec![f64::NAN; self.canvas.len()];
+        self.scores = Some(Scores { logprobs, lengths: Vec::new(), told: 0 });
+        self
+    }
+
+    /// The canvas as it stands.
+    pub(crate) fn canvas(&self) -> &Canvas {
+        &self.canvas
+    }
+
+    /// Where its text begins.
+    pub(crate) fn from(&self) -> usize {
+        self.region.start
+    }
+
+    /// How many tokens were given: everything that is no gap.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.canvas.len() - self.canvas.gaps().count()
+    }
+
+    /// How many tokens of the text were generated, once it has ended.
+    pub(crate) fn completion_tokens(&self) -> usize {
+        self.completion_tokens
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Takes in a step and tells what is new.
+    pub(crate) fn follow(&mut self, progress: &Progress, text: &Text) -> Result<News, ApiError> {
+        progress.delta.apply(&mut self.canvas);
+        if let Some(scores) = &mut self.scores {
+            for commit in &progress.delta.committed {
+                scores.logprobs[commit.position] = commit.probability.ln();
+            }
+        }
+        let region = &self.canvas.tokens()[self.region.clone()];
+        let settled = &region[..progress.settled.saturating_sub(self.region.start).min(region.len())];
+        let end = settled.iter().position(|token| self.ends.contains(token));
+        let mut tokens = &settled[..end.unwrap_or(settled.len())];
+        let ended = end.is_some() || progress.finished;
+
+        let mut all = text.decode(tokens, Specials::Skip)?;
+        let stop = self.stops.iter().filter_map(|stop| all.find(stop.as_str())).min();
+        if let Some(at) = stop {
+            all.truncate(at);
+            tokens = &tokens[..count_tokens(tokens, at, text)?];
+        } else if !ended {
+            all.truncate(final_length(&all, &self.stops));
+        }
+        if progress.finished || stop.is_some() {
+            let natural = end.is_some() || stop.is_some();
+            self.finish = Some(if natural { Finish::Stop } else { self.open_end });
+            let written = self.region.clone().zip(tokens).filter(|(position, _)| self.canvas.is_gap(*position));
+            self.completion_tokens = written.count();
+        }
+        let Some(new) = all.strip_prefix(&self.told) else {
+            return Err(ApiError::internal("the tokenizer wrote a text anew that was told already"));
+        };
+        let mut news = News { text: new.into(), tokens: Vec::new(), finish: self.finish };
+        if let Some(scores) = &mut self.scores {
+            news.tokens = scores.tell(tokens, self.region.start, all.len(), self.finish.is_some(), text)?;
+        }
+        self.told = all;
+        Ok(news)
+    }
+}
+
+impl Scores {
+    /// The tokens whose text lies within the first `told` bytes, or all if nothing will follow, that were not told yet.
+    fn tell(
+        &mut self,
+        tokens: &[Token],
+        start: usize,
+        told: usize,
+        last: bool,
+        text: &Text,
+    ) -> Result<Vec<Scored>, ApiError> {
+        for count in self.lengths.len()..tokens.len() {
+            let written = text.decode(&tokens[..=count], Specials::Skip)?;
+            let written = written.trim_end_matches(UNFINISHED);
+            self.lengths.push((written.len(), written.chars().count()));
+        }
+        let mut scored = Vec::new();
+        while self.told < tokens.len() && (last || self.lengths[self.told].0 <= told) {
+            scored.push(Scored {
+                text: text.decode(&tokens[self.told..=self.told], Specials::Keep)?,
+                logprob: self.logprobs[start + self.told],
+                offset: self.told.checked_sub(1).map_or(0, |before| self.lengths[before].1),
+            });
+            self.told += 1;
+        }
+        Ok(scored)
+    }
+}
+
+/// How much of a growing text can be told: it may end within a character, or within what may become a stop string.
+fn final_length(text: &str, stops: &[String]) -> usize {
+    let whole = text.trim_end_matches(UNFINISHED);
+    let begun = |stop: &String| {
+        let partial = (1..stop.len()).rev().filter(|&length| stop.is_char_boundary(length));
+        partial.into_iter().find(|&length| whole.ends_with(&stop[..length])).unwrap_or(0)
+    };
+    whole.len() - stops.iter().map(begun).max().unwrap_or(0)
+}
+
+/// How many of `tokens` it takes to write the first `bytes` bytes of their text.
+fn count_tokens(tokens: &[Token], bytes: usize, text: &Text) -> Result<usize, ApiError> {
+    for count in 0..tokens.len() {
+        if text.decode(&tokens[..count], Specials::Skip)?.len() >= bytes {
+            return Ok(count);
+        }
+    }
+    Ok(tokens.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_become_a_stop_string_or_a_character_is_held_back() {
+        let stops = ["####".to_string(), "\n\nQ".to_string(), "é!".to_string()];
+        for (text, told) in [
+            ("abc", "abc"),
+            ("abc#", "abc"),
+            ("abc###", "abc"),
+            ("a#b", "a#b"),
+            ("abc\n", "abc"),
+            ("abc\n\n", "abc"),
+            ("abc\n\n\n", "abc\n"),
+            ("abcé", "abc"),
+            ("abc\u{fffd}\u{fffd}", "abc"),
+            ("abc#\u{fffd}", "abc"),
+            ("", ""),
+        ] {
+            assert_eq!(&text[..final_length(text, &stops)], told, "{text:?}");
+        }
+        assert_eq!(final_length("abc#", &[]), 4);
+    }
+}

@@ -1,0 +1,448 @@
+//! What clients send and get: shapes, texts, refusals.
+
+mod common;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use common::{QUESTION, alone, ask, chat, embedded, get, post, read_some, router, send};
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const COMPLETIONS: &str = "/v1/completions";
+
+#[tokio::test]
+async fn a_chat_is_answered_as_the_engine_alone_would() {
+    let router = router();
+    let (text, run) = alone(embedded().as_mut(), QUESTION, &json!({}));
+    let body = ask(&router, CHAT, chat(QUESTION, &json!({"model": "mini"}))).await.json();
+    assert_eq!(body["object"], "chat.completion");
+    assert_eq!(body["model"], "mini");
+    assert!(body["id"].as_str().unwrap().starts_with("chatcmpl-") && body["created"].is_u64());
+    let choice = &body["choices"][0];
+    assert_eq!(choice["message"], json!({"role": "assistant", "content": text, "refusal": null}));
+    assert_eq!((&choice["index"], &choice["finish_reason"]), (&json!(0), &json!("stop")));
+    let usage = &body["usage"];
+    let prompt = run.canvas().len() - run.canvas().gaps().count();
+    assert_eq!(usage["prompt_tokens"], prompt);
+    let written = usage["completion_tokens"].as_u64().unwrap();
+    assert_eq!(usage["total_tokens"].as_u64().unwrap(), prompt as u64 + written);
+    assert_eq!(usage["lacuna"]["nfe"], run.forwards());
+    assert_eq!(usage["lacuna"]["rows_read"], run.rows_read());
+    assert_eq!(usage["lacuna"]["steps"], run.trace().deltas.len());
+}
+
+#[tokio::test]
+async fn a_streamed_text_only_grows_and_ends_as_the_whole_one() {
+    let router = router();
+    for strategy in ["dos+eb", "confidence", "random+top4", "wino", "saber", "klass", "margin+threshold"] {
+        for block in [json!(null), json!(16)] {
+            let fields = json!({"strategy": strategy, "gen_length": 32, "block_length": block, "seed": 3});
+            let whole = ask(&router, CHAT, chat(QUESTION, &fields)).await.json();
+            let mut streamed = chat(QUESTION, &fields);
+            streamed["stream"] = true.into();
+            streamed["stream_options"] = json!({"include_usage": true});
+            let chunks = ask(&router, CHAT, streamed).await.chunks();
+            let (usage, chunks) = chunks.split_last().unwrap();
+            assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+            let pieces = chunks.iter().map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().unwrap());
+            assert_eq!(pieces.collect::<String>(), whole["choices"][0]["message"]["content"], "{strategy}");
+            for (number, chunk) in chunks.iter().enumerate() {
+                assert_eq!(chunk["object"], "chat.completion.chunk");
+                assert_eq!(chunk["usage"], Value::Null);
+                let finish = &chunk["choices"][0]["finish_reason"];
+                let last = number + 1 == chunks.len();
+                assert_eq!(finish, if last { &whole["choices"][0]["finish_reason"] } else { &Value::Null });
+            }
+            assert_eq!(usage["choices"], json!([]));
+            for field in ["prompt_tokens", "completion_tokens", "total_tokens"] {
+                assert_eq!(usage["usage"][field], whole["usage"][field]);
+            }
+            assert_eq!(usage["usage"]["lacuna"]["nfe"], whole["usage"]["lacuna"]["nfe"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn characters_of_several_tokens_are_streamed_whole() {
+    let router = router();
+    // The model knows no such text, so it is told to fill one token between parts of it; the rest is given.
+    let text = "naïve 日本語 🦀 <gap:1> ünïcödé 🦀🦀";
+    let body = json!({"text": text, "stream": true, "strategy": "random"});
+    let chunks = ask(&router, COMPLETIONS, body.clone()).await.chunks();
+    let streamed: String = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().unwrap()).collect();
+    assert!(streamed.starts_with("naïve 日本語 🦀 ") && streamed.ends_with(" ünïcödé 🦀🦀"), "{streamed}");
+    assert!(!streamed.contains('\u{fffd}'));
+}
+
+#[tokio::test]
+async fn stop_strings_end_the_text_before_them_in_both_ways() {
+    let router = router();
+    let whole = ask(&router, CHAT, chat(QUESTION, &json!({}))).await.json();
+    let whole_text = whole["choices"][0]["message"]["content"].as_str().unwrap().to_string();
+    assert!(whole_text.contains("####"), "{whole_text}");
+    for stop in [json!("####"), json!(["no such text", "###"]), json!("\n"), json!(whole_text.get(..3).unwrap())] {
+        let first = stop.as_array().map_or(stop.as_str(), |stops| stops[1].as_str()).unwrap();
+        let expected = &whole_text[..whole_text.find(first).unwrap()];
+        let body = ask(&router, CHAT, chat(QUESTION, &json!({"stop": stop}))).await.json();
+        assert_eq!(body["choices"][0]["message"]["content"], expected, "{stop}");
+        assert_eq!(body["choices"][0]["finish_reason"], "stop");
+        assert!(body["usage"]["completion_tokens"].as_u64() <= whole["usage"]["completion_tokens"].as_u64());
+        assert!(body["usage"]["lacuna"]["nfe"].as_u64() <= whole["usage"]["lacuna"]["nfe"].as_u64());
+        let chunks = ask(&router, CHAT, chat(QUESTION, &json!({"stop": stop, "stream": true}))).await.chunks();
+        let pieces = chunks.iter().map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().unwrap());
+        assert_eq!(pieces.collect::<String>(), expected, "{stop}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_come_in_every_shape_and_texts_are_numbered() {
+    let router = router();
+    let checkpoint = lacuna_models::Checkpoint::embedded().unwrap();
+    let tokens = checkpoint.text().unwrap().encode("def add(a, b):").unwrap();
+    let texts = async |prompt: Value, n: usize| -> Vec<String> {
+        let body = json!({"prompt": prompt, "max_tokens": 16, "n": n});
+        let body = ask(&router, COMPLETIONS, body).await.json();
+        assert_eq!(body["object"], "text_completion", "{body}");
+        let choices = body["choices"].as_array().unwrap();
+        assert!(choices.iter().enumerate().all(|(index, choice)| choice["index"] == index));
+        choices.iter().map(|choice| choice["text"].as_str().unwrap().to_string()).collect()
+    };
+    let one = texts(json!("def add(a, b):"), 1).await;
+    assert_eq!(texts(json!(tokens), 1).await, one);
+    let both = texts(json!(["def add(a, b):", "def square(x):"]), 1).await;
+    assert_eq!(both[0], one[0]);
+    assert_ne!(both[1], one[0]);
+    assert_eq!(texts(json!([tokens, tokens]), 1).await, [one[0].clone(), one[0].clone()]);
+    assert_eq!(
+        texts(json!(["def add(a, b):", "def square(x):"]), 2).await,
+        [one[0].clone(), one[0].clone(), both[1].clone(), both[1].clone()]
+    );
+}
+
+#[tokio::test]
+async fn n_texts_draw_from_seeds_of_their_own() {
+    let router = router();
+    let fields = json!({"temperature": 1.5, "gen_length": 24, "early_stop": false});
+    let several = ask(
+        &router,
+        CHAT,
+        chat(QUESTION, &{
+            let mut f = fields.clone();
+            f["n"] = 3.into();
+            f["seed"] = 10.into();
+            f
+        }),
+    )
+    .await
+    .json();
+    for index in 0..3 {
+        let mut fields = fields.clone();
+        fields["seed"] = (10 + index).into();
+        let single = ask(&router, CHAT, chat(QUESTION, &fields)).await.json();
+        assert_eq!(several["choices"][index]["message"], single["choices"][0]["message"]);
+    }
+    let mut streamed = chat(QUESTION, &fields);
+    (streamed["n"], streamed["seed"], streamed["stream"]) = (3.into(), 10.into(), true.into());
+    let chunks = ask(&router, CHAT, streamed).await.chunks();
+    for index in 0..3 {
+        let own = chunks.iter().map(|chunk| &chunk["choices"][0]).filter(|choice| choice["index"] == index);
+        let text: String = own.clone().map(|choice| choice["delta"]["content"].as_str().unwrap()).collect();
+        assert_eq!(text, several["choices"][index]["message"]["content"]);
+        assert_eq!(own.filter(|choice| choice["delta"]["role"] == "assistant").count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn gaps_are_filled_between_prompt_and_suffix_and_in_texts() {
+    let router = router();
+    let body = json!({"prompt": "def square(x):\n    return", "suffix": "\n", "max_tokens": 6});
+    let body = ask(&router, COMPLETIONS, body).await.json();
+    assert_eq!(body["usage"]["completion_tokens"], 6);
+    assert_eq!(body["choices"][0]["finish_reason"], "stop");
+    assert!(body["usage"]["prompt_tokens"].as_u64().unwrap() > 6);
+
+    let text = "Sara still has <gap:5> = 15 pens.";
+    let prompt = "Sara has 24 pens and gives 9 away. How many are left?";
+    let body = ask(&router, CHAT, chat(prompt, &json!({"text": text}))).await.json();
+    let filled = body["choices"][0]["message"]["content"].as_str().unwrap();
+    assert!(filled.starts_with("Sara still has ") && filled.ends_with(" = 15 pens."), "{filled}");
+    assert_eq!(body["usage"]["completion_tokens"], 5);
+
+    let body = ask(&router, COMPLETIONS, json!({"text": "def square(x):<gap:8>x * x", "echo": true})).await.json();
+    assert!(body["choices"][0]["text"].as_str().unwrap().starts_with("def square(x):"), "{body}");
+}
+
+#[tokio::test]
+async fn echo_and_logprobs_tell_what_they_can() {
+    let router = router();
+    let plain = json!({"prompt": "def add(a, b):", "max_tokens": 16});
+    let text =
+        ask(&router, COMPLETIONS, plain.clone()).await.json()["choices"][0]["text"].as_str().unwrap().to_string();
+    let with = |name: &str, value: Value| {
+        let mut body = plain.clone();
+        body[name] = value;
+        body
+    };
+    let echoed = ask(&router, COMPLETIONS, with("echo", true.into())).await.json();
+    assert_eq!(echoed["choices"][0]["text"], format!("def add(a, b):{text}"));
+
+    let scored = ask(&router, COMPLETIONS, with("logprobs", 0.into())).await.json();
+    let logprobs = &scored["choices"][0]["logprobs"];
+    let tokens: Vec<&str> =
+        logprobs["tokens"].as_array().unwrap().iter().map(|token| token.as_str().unwrap()).collect();
+    assert_eq!(tokens.concat(), text);
+    assert_eq!(tokens.len() as u64, scored["usage"]["completion_tokens"].as_u64().unwrap());
+    let numbers = logprobs["token_logprobs"].as_array().unwrap();
+    assert!(numbers.iter().all(|number| number.as_f64().unwrap() <= 0.0) && numbers.len() == tokens.len());
+    let offsets: Vec<u64> = logprobs["text_offset"].as_array().unwrap().iter().map(|o| o.as_u64().unwrap()).collect();
+    let expected = tokens.iter().scan(0, |offset, token| {
+        let at = *offset;
+        *offset += token.chars().count() as u64;
+        Some(at)
+    });
+    assert_eq!(offsets, expected.collect::<Vec<_>>());
+    assert_eq!(logprobs["top_logprobs"], Value::Null);
+
+    let mut streamed = with("logprobs", 0.into());
+    streamed["stream"] = true.into();
+    let chunks = ask(&router, COMPLETIONS, streamed).await.chunks();
+    let pieces = chunks.iter().filter_map(|chunk| chunk["choices"][0]["logprobs"]["tokens"].as_array());
+    assert_eq!(pieces.flatten().map(|token| token.as_str().unwrap()).collect::<String>(), text);
+
+    let fields = json!({"logprobs": true, "gen_length": 32, "stop": "="});
+    let body = ask(&router, CHAT, chat(QUESTION, &fields)).await.json();
+    let content = body["choices"][0]["logprobs"]["content"].as_array().unwrap();
+    let spelled: String = content.iter().map(|token| token["token"].as_str().unwrap()).collect();
+    assert!(spelled.starts_with(body["choices"][0]["message"]["content"].as_str().unwrap()), "{body}");
+    assert_eq!(content.len() as u64, body["usage"]["completion_tokens"].as_u64().unwrap());
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_refused_by_name() {
+    let router = router();
+    let long = "x".repeat(65);
+    for (field, value, word) in [
+        ("logit_bias", json!({"5": 1}), "logits"),
+        ("tools", json!([{"type": "function"}]), "tools"),
+        ("tool_choice", json!("auto"), "tools"),
+        ("response_format", json!({"type": "json_object"}), "format"),
+        ("frequency_penalty", json!(0.5), "penalize"),
+        ("presence_penalty", json!(-1), "penalize"),
+        ("modalities", json!(["text", "audio"]), "text only"),
+        ("reasoning_effort", json!("high"), "strategy"),
+        ("store", json!(true), "stores nothing"),
+        ("top_logprobs", json!(2), "chosen"),
+        ("frobnicate", json!(1), "unknown field"),
+        ("n", json!(0), "1 or more"),
+        ("n", json!(1000), "128"),
+        ("n", json!("two"), "n"),
+        ("gen_length", json!(0), "1 or more"),
+        ("max_tokens", json!(0), "1 or more"),
+        ("max_tokens", json!(-1), "max_tokens"),
+        ("max_tokens", json!(1u64 << 60), "context"),
+        ("strategy", json!("dosx"), "did you mean"),
+        ("strategy", json!(long), "long"),
+        ("layer", json!(99), "layers 0 to 7"),
+        ("layer", json!("5-2"), "2-5"),
+        ("layer", json!([0, 0, 0, 0, 0, 0, 0, 0, 0]), "the model has 8"),
+        ("heads", json!([7]), "heads 0 to 4"),
+        ("block_length", json!(48), "divide"),
+        ("gamma", json!(-1), "0 or more"),
+        ("temperature", json!(-0.5), "0 or more"),
+        ("guidance", json!(1e300), "0 or more"),
+        ("top_p", json!(0), "more than 0"),
+        ("seed", json!(-4), "seed"),
+        ("seed", json!(1.5), "seed"),
+        ("stop", json!(""), "1 to 256"),
+        ("stop", json!([1]), "stop"),
+        ("stop", json!(vec!["x"; 17]), "16"),
+        ("stream_options", json!({"what": 1}), "unknown field"),
+        ("allow_eos", json!(true), "gaps"),
+        ("sampling", json!("openai"), "llada"),
+    ] {
+        let answer = ask(&router, CHAT, chat(QUESTION, &json!({field: value.clone()}))).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{field}: {value}");
+        let complaint = answer.complaint();
+        assert!(complaint.contains(word), "{field}: {value}: {complaint}");
+    }
+    for (body, word) in [
+        (json!({}), "no prompt"),
+        (json!({"prompt": ""}), "empty"),
+        (json!({"prompt": []}), "empty"),
+        (json!({"prompt": {"a": 1}}), "a prompt is"),
+        (json!({"prompt": [[1], ["x"]]}), "a prompt is"),
+        (json!({"prompt": [5, 5]}), "mask"),
+        (json!({"prompt": [99999]}), "out of range"),
+        (json!({"prompt": "x".repeat(9000)}), "context"),
+        (json!({"prompt": "x", "best_of": 3}), "best_of"),
+        (json!({"prompt": "x", "logprobs": 2}), "only be 0"),
+        (json!({"prompt": "x", "logprobs": 0, "echo": true}), "likelihood"),
+        (json!({"prompt": "x", "suffix": "y", "text": "<gap:1>"}), "text"),
+        (json!({"prompt": "x", "suffix": "y", "max_tokens": 1u64 << 50}), "context"),
+        (json!({"prompt": "x", "max_tokens": 5, "gen_length": 6}), "contradicts"),
+        (json!({"text": "no gaps at all"}), "<gap:N>"),
+        (json!({"text": "a <gap:0> b"}), "no gap"),
+        (json!({"text": "a <gap:18446744073709551615> b"}), "context"),
+        (json!({"text": "a <gap:2> b", "logprobs": 0}), "gaps"),
+    ] {
+        let answer = ask(&router, COMPLETIONS, body.clone()).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{body}");
+        let complaint = answer.complaint();
+        assert!(complaint.contains(word), "{body}: {complaint}");
+    }
+    for (messages, word) in [
+        (json!([]), "at least one"),
+        (json!([{"role": "tool", "content": "x"}]), "role"),
+        (json!([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), "text"),
+        (json!([{"role": "user"}]), "content"),
+    ] {
+        let answer = ask(&router, CHAT, json!({"messages": messages})).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{messages}");
+        assert!(answer.complaint().contains(word), "{messages}: {}", answer.complaint());
+    }
+}
+
+#[tokio::test]
+async fn what_asks_for_nothing_is_let_pass() {
+    let router = router();
+    let plain = ask(&router, CHAT, chat(QUESTION, &json!({"gen_length": 32}))).await.json();
+    let fields = json!({
+        "max_completion_tokens": 32, "max_tokens": null, "user": "me", "metadata": {"a": "b"}, "n": 1, "seed": null,
+        "stream": false, "stream_options": null, "logit_bias": null, "tools": [], "tool_choice": "none", "store": false,
+        "response_format": {"type": "text"}, "frequency_penalty": 0, "presence_penalty": 0.0, "top_p": 1, "temperature": 0,
+        "modalities": ["text"], "logprobs": false, "stop": null, "top_k": 0, "layer": "0", "strategy": null,
+    });
+    let dressed = ask(&router, CHAT, chat(QUESTION, &fields)).await.json();
+    assert_eq!(dressed["choices"], plain["choices"]);
+    let parts = json!([{"type": "text", "text": &QUESTION[..20]}, {"type": "text", "text": &QUESTION[20..]}]);
+    let message = json!({"role": "user", "content": parts, "name": "me", "type": "text"});
+    let body = ask(&router, CHAT, json!({"messages": [message], "max_tokens": 32})).await.json();
+    assert_eq!(body["choices"], plain["choices"]);
+}
+
+#[tokio::test]
+async fn what_is_not_http_as_it_should_be_is_refused_in_the_same_shape() {
+    let router = router();
+    let raw = |kind: &str, body: &str| {
+        Request::post(CHAT).header("content-type", kind).body(Body::from(body.to_string())).unwrap()
+    };
+    for (request, status) in [
+        (raw("application/json", "{\"messages\": [}"), StatusCode::BAD_REQUEST),
+        (raw("application/json", "[1]"), StatusCode::BAD_REQUEST),
+        (raw("application/json", ""), StatusCode::BAD_REQUEST),
+        (raw("application/json", "\u{1F980}"), StatusCode::BAD_REQUEST),
+        (raw("application/json", &"[".repeat(100_000)), StatusCode::BAD_REQUEST),
+        (raw("text/plain", "{}"), StatusCode::UNSUPPORTED_MEDIA_TYPE),
+        (raw("application/json", &format!("\"{}\"", "x".repeat(2 << 20))), StatusCode::PAYLOAD_TOO_LARGE),
+        (Request::post("/v1/models").body(Body::empty()).unwrap(), StatusCode::METHOD_NOT_ALLOWED),
+        (Request::get(CHAT).body(Body::empty()).unwrap(), StatusCode::METHOD_NOT_ALLOWED),
+        (Request::get("/v1/nothing").body(Body::empty()).unwrap(), StatusCode::NOT_FOUND),
+        (Request::get("/v1/models/other").body(Body::empty()).unwrap(), StatusCode::NOT_FOUND),
+        (post(CHAT, &chat(QUESTION, &json!({"model": "gpt-4"}))), StatusCode::NOT_FOUND),
+    ] {
+        let answer = send(&router, request).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        answer.complaint();
+        assert_eq!(answer.headers.contains_key("allow"), status == StatusCode::METHOD_NOT_ALLOWED);
+        assert!(answer.headers.contains_key("x-request-id"));
+    }
+}
+
+#[tokio::test]
+async fn models_and_strategies_are_told() {
+    let router = router();
+    let list = get(&router, "/v1/models").await.json();
+    assert_eq!(list["object"], "list");
+    assert_eq!(list["data"][0]["id"], "mini");
+    assert_eq!(get(&router, "/v1/models/mini").await.json(), list["data"][0]);
+    let told = get(&router, "/v1/strategies").await.json();
+    assert_eq!(told["orders"].as_array().unwrap().len(), lacuna::ORDERS.len());
+    assert_eq!(told["model"]["mask_token"], 5);
+    assert_eq!(told["model"]["recommended"]["strategy"], "dos+eb");
+    let eb = told["paces"].as_array().unwrap().iter().find(|pace| pace["name"] == "eb").unwrap();
+    assert_eq!(eb["parameters"], json!(["gamma"]));
+}
+
+#[tokio::test]
+async fn every_step_is_sent_and_the_record_replays() {
+    let router = router();
+    for (fields, watched) in [
+        (json!({"strategy": "dos+eb"}), true),
+        (json!({"strategy": "wino", "block_length": 16, "layer": [0, 1]}), true),
+        (json!({"strategy": "confidence+top2", "watch": false}), false),
+        (json!({"strategy": "entropy", "defer_eos": true}), true),
+    ] {
+        let mut body = chat(QUESTION, &fields);
+        body["gen_length"] = 32.into();
+        let events = ask(&router, "/v1/steps", body).await.events();
+        let parsed = |data: &str| serde_json::from_str::<Value>(data).unwrap();
+        let (first, rest) = events.split_first().unwrap();
+        let (last, steps) = rest.split_last().unwrap();
+        assert_eq!((first.0.as_str(), last.0.as_str()), ("start", "done"), "{last:?}");
+        let (start, done) = (parsed(&first.1), parsed(&last.1));
+        let record: lacuna_models::Record = serde_json::from_value(done.clone()).unwrap();
+        let canvases: Vec<_> = record.trace().unwrap().canvases().collect();
+        assert_eq!(start["canvas"].as_array().unwrap().len(), canvases[0].len());
+        assert_eq!(start["kind"], "answer");
+        assert_eq!(steps.len(), record.steps.len());
+        for (number, ((name, data), recorded)) in steps.iter().zip(&record.steps).enumerate() {
+            let step = parsed(data);
+            assert_eq!((name.as_str(), &step["step"]), ("step", &json!(number)));
+            assert_eq!(step["nfe"], number + 1);
+            assert_eq!(step["remasked"], json!(recorded.remasked));
+            assert_eq!(step["committed"], serde_json::to_value(recorded.details.as_ref().unwrap()).unwrap());
+            let masked: Vec<usize> = canvases[number].masked().collect();
+            let scored = step["dependency"].as_array().unwrap();
+            assert_eq!(scored.len(), if watched { masked.len() } else { 0 });
+            assert!(scored.iter().zip(&masked).all(|(pair, position)| pair[0] == *position));
+            assert!(scored.iter().all(|pair| (0.0..=1.001).contains(&pair[1].as_f64().unwrap())));
+        }
+        let (text, run) = alone(embedded().as_mut(), QUESTION, &{
+            let mut fields = fields.clone();
+            fields.as_object_mut().unwrap().remove("watch");
+            fields["gen_length"] = 32.into();
+            fields
+        });
+        assert_eq!(done["text"], text);
+        assert_eq!(record.trace().unwrap().replay(), *run.canvas());
+        assert_eq!(done["usage"]["lacuna"]["nfe"], run.forwards());
+        assert!(done["finish_reason"].is_string());
+    }
+    let fill = ask(&router, "/v1/steps", json!({"text": "def square(x):<gap:8>x * x"})).await.events();
+    assert_eq!(serde_json::from_str::<Value>(&fill[0].1).unwrap()["kind"], "fill");
+    for (body, word) in [
+        (json!({"prompt": ["a", "b"]}), "one text"),
+        (json!({"prompt": "a", "watch": 1}), "watch"),
+        (json!({"prompt": "a", "echo": true}), "echo"),
+    ] {
+        let answer = ask(&router, "/v1/steps", body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert!(answer.complaint().contains(word), "{}", answer.complaint());
+    }
+}
+
+#[tokio::test]
+async fn steps_come_as_they_happen() {
+    let router = common::serve_with(common::Odd::slow(30), common::config(Default::default())).router();
+    let body = chat(QUESTION, &json!({"strategy": "dos", "gen_length": 32}));
+    let begun = std::time::Instant::now();
+    let some = read_some(&router, post("/v1/steps", &body), |text| text.contains("\"step\":2,")).await;
+    assert!(begun.elapsed().as_millis() < 32 * 30 && !some.contains("event: done"));
+}
+
+#[tokio::test]
+async fn the_description_names_every_field_and_route() {
+    let router = router();
+    let api = get(&router, "/openapi.json").await.json();
+    assert_eq!(api["openapi"].as_str().unwrap().split('.').next(), Some("3"));
+    for path in
+        ["/v1/completions", "/v1/chat/completions", "/v1/models", "/v1/models/{id}", "/v1/steps", "/v1/strategies"]
+    {
+        assert!(api["paths"][path].is_object(), "{path}");
+    }
+    let body = &api["components"]["schemas"]["CompletionBody"];
+    assert_eq!(body["additionalProperties"], false);
+    for field in ["prompt", "suffix", "text", "gamma", "layer", "logit_bias", "user"] {
+        assert!(body["properties"][field].is_object(), "{field}");
+    }
+}

@@ -1,0 +1,444 @@
+/** The page, used as a visitor uses it, against the real server and the embedded model. */
+
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test as declare } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { promisify } from "node:util";
+
+import { PHONE, browse, finished, passes, picture, runToEnd, says, serve, visit } from "./page.js";
+
+const APPLES = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
+const ONE_LANE = `#mode=prompt&prompt=${encodeURIComponent(APPLES)}&gen_length=64&lane=dos%2Beb`;
+const LONG = "#mode=prompt&prompt=Count&gen_length=512&early_stop=false&lane=confidence";
+const folder = mkdtempSync(join(tmpdir(), "lacuna-traces-"));
+
+let server;
+let chromium;
+
+const test = (name, act) => declare(name, { timeout: 60_000 }, act);
+
+before(async () => {
+  [server, chromium] = await Promise.all([serve(), browse()]);
+});
+
+after(async () => {
+  await chromium?.close();
+  await server?.stop();
+});
+
+/** Exports what is shown, and returns the file. */
+async function exported(page) {
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator("#export").click()]);
+  const file = join(folder, download.suggestedFilename());
+  await download.saveAs(file);
+  return file;
+}
+
+const open = (act, options) => visit(chromium.browser, server.url, act, options);
+
+test("the defaults show two strategies, one of which runs out of room", () =>
+  open(async (page) => {
+    await picture(page, "light-start");
+    assert.match(await page.locator("#model").textContent(), /LLaDA/);
+    assert.equal(await page.locator(".lane").count(), 2);
+    assert.equal(await page.locator(".lane").first().locator(".cell.open").count(), 64);
+    await page.locator("#run").click();
+    await page.waitForFunction(() => document.querySelectorAll(".lane:first-child .cell.fresh").length > 0);
+    assert.equal(await page.locator(".lane").first().locator(".verdict").isVisible(), false, "the verdict waits for the end");
+    await finished(page);
+    await page.locator("#first").click();
+    for (let step = 0; step < 8; step += 1) await page.locator("#forward").click();
+    assert.ok((await page.locator(".lane").nth(1).locator(".cell.next").count()) > 0);
+    await picture(page, "light-running");
+    await page.locator("#last").click();
+    assert.match(await page.locator(".lane").first().locator(".verdict").textContent(), /wrong/);
+    assert.match(await page.locator(".lane").nth(1).locator(".verdict").textContent(), /56 is right/);
+    assert.match(await page.locator(".lane").first().locator(".story").textContent(), /to be end of text/);
+    assert.match(await page.locator(".lane").nth(1).locator(".now").textContent(), /#### 56$/);
+    assert.ok((await passes(page, 1)) < (await passes(page, 0)), "dos+eb takes fewer passes");
+    await picture(page, "light-end");
+  }));
+
+test("a prompt is typed, run with the keyboard, and scrubbed", () =>
+  open(async (page) => {
+    await page.locator("#prompt").fill("");
+    await page.keyboard.press("Control+Enter");
+    assert.match(await page.locator("[data-field=prompt] .problem").textContent(), /first/);
+    await page.locator("#prompt").pressSequentially("Sara has 24 pens and gives 9 away. How many are left?");
+    assert.equal(await page.locator("[data-field=prompt] .problem").isVisible(), false);
+    assert.match(new URL(page.url()).hash, /24\+pens/, "the address follows");
+    await page.keyboard.press("Control+Enter");
+    await finished(page);
+    await page.locator("#play").focus();
+    await page.keyboard.press("Home");
+    assert.equal(await passes(page, 1), 0);
+    assert.equal(await page.locator(".lane").nth(1).locator(".cell:not(.open)").count(), 0);
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await passes(page, 1), 2);
+    await page.keyboard.press("ArrowLeft");
+    assert.equal(await passes(page, 1), 1);
+    await page.keyboard.press("End");
+    assert.match(await page.locator(".lane").nth(1).locator(".now").textContent(), /15/);
+    await page.keyboard.press("Home");
+    await page.locator(".canvas").first().focus();
+    await page.keyboard.press(" ");
+    await page.waitForFunction(() => Number(document.querySelector(".lane .nfe b").textContent) >= 2);
+    await page.keyboard.press("ArrowLeft");
+    assert.equal(await page.locator("#play-label").textContent(), "Play", "a step pauses");
+    const before = await passes(page, 0);
+    const tracks = await page.locator("#tracks").boundingBox();
+    await page.mouse.click(tracks.x + tracks.width - 1, tracks.y + 5);
+    assert.ok((await passes(page, 0)) > before, "the tracks can be clicked");
+    await page.locator("#axis").selectOption("time");
+    assert.match(await page.locator("#moment").textContent(), /of \d+\.\d+ s/);
+    await page.locator("#first").click();
+    await page.locator("#forward").click();
+    assert.equal((await passes(page, 0)) + (await passes(page, 1)), 1, "by time, one lane moves before the other");
+  }));
+
+test("what is chosen next has the tallest bars under dos", () =>
+  open(async (page) => {
+    await runToEnd(page);
+    await page.locator("#play").focus();
+    await page.keyboard.press("Home");
+    const height = (cell) => cell.evaluate((node) => new DOMMatrix(getComputedStyle(node.lastElementChild).transform).d);
+    await page.waitForTimeout(300);
+    const lane = page.locator(".lane").nth(1);
+    const cells = await lane.locator(".cell.open").all();
+    const heights = await Promise.all(cells.map(height));
+    const next = await height(lane.locator(".cell.next").first());
+    assert.ok(Math.abs(next - Math.max(...heights)) < 0.01, `${next} of ${heights}`);
+    const rows = lane.locator(".why li:not(.empty)");
+    assert.equal(await rows.count(), 8);
+    assert.match(await rows.first().getAttribute("class"), /chosen/);
+    assert.match(await page.locator(".lane").first().locator(".headline").textContent(), /surest/);
+    await picture(page, "why");
+  }));
+
+test("a token tells its step, probability, entropy and dependency", () =>
+  open(
+    async (page) => {
+      await runToEnd(page);
+      const tip = page.locator("#tip");
+      await page.locator(".cell").first().hover();
+      await tip.waitFor();
+      const said = await tip.textContent();
+      for (const word of ["place 1 of 64", "step 1 of", "probability", "entropy", "dependency", "rank 1 of 64"]) assert.ok(said.includes(word), `${word} in ${said}`);
+      await picture(page, "hover");
+      await page.locator("h1").hover();
+      assert.equal(await tip.isVisible(), false);
+      await page.locator(".canvas").focus();
+      await page.keyboard.press("ArrowDown");
+      await page.keyboard.press("ArrowDown");
+      await says(tip, /place 2 of 64/);
+      assert.match(await page.locator("#status").textContent(), /place 2 of 64/);
+      await page.keyboard.press("Home");
+      await page.locator(".cell").first().hover();
+      await says(tip, /undecided.*dependency.*in the next step/);
+      const map = page.locator(".map canvas");
+      await map.click({ position: { x: 5, y: 5 } });
+      assert.equal(await passes(page, 0), 1, "a row of the map is a step");
+      assert.match(await map.getAttribute("aria-label"), /64 places/);
+    },
+    { hash: ONE_LANE },
+  ));
+
+test("strategies are chosen, compared, tuned and taken away", () =>
+  open(
+    async (page) => {
+      assert.equal(await page.locator(".lane").count(), 1);
+      await page.locator("#lane-add").click();
+      const second = page.locator(".lane").nth(1);
+      await second.locator(".order").selectOption("fast-dllm");
+      assert.match(await second.locator(".explain").textContent(), /confidence\+threshold/);
+      assert.equal(await second.locator(".pace").isVisible(), false);
+      await second.locator(".tuning summary").click();
+      await second.locator("[name=block_length]").fill("16");
+      await second.locator("[name=block_length]").press("Tab");
+      await second.locator("[name=threshold]").fill("0.8");
+      await second.locator("[name=threshold]").press("Tab");
+      assert.match(page.url(), /fast-dllm%3Bblock_length%3D16%3Bthreshold%3D0.8/);
+      await runToEnd(page);
+      assert.equal(await second.locator(".boundary").count(), 3, "four blocks have three boundaries");
+      assert.match(await page.locator(".track .name").nth(1).textContent(), /fast-dllm · blocks of 16/);
+      await second.locator(".order").selectOption("margin");
+      assert.match(await second.locator(".state").textContent(), /run again/);
+      await second.locator(".pace").selectOption("factor");
+      await runToEnd(page);
+      assert.match(await page.locator(".track .name").nth(1).textContent(), /margin\+factor/);
+      await second.locator(".remove").click();
+      assert.equal(await page.locator(".lane").count(), 1);
+      const link = page.url();
+      await page.goto("about:blank");
+      await page.goto(link);
+      assert.equal(await page.locator(".lane .pace").inputValue(), "eb");
+      assert.equal(await page.locator("#prompt").inputValue(), APPLES);
+    },
+    { hash: ONE_LANE, expected: [/about:blank/] },
+  ));
+
+test("every example runs", () =>
+  open(async (page) => {
+    const chips = page.locator(".chip");
+    for (let index = 0; index < (await chips.count()); index += 1) {
+      await chips.nth(index).click();
+      await runToEnd(page);
+      assert.equal(await page.locator(".problem:visible").count(), 0);
+      assert.ok((await page.locator(".lane .now").first().textContent()).length > 5);
+      await picture(page, `example-${index + 1}`);
+    }
+  }));
+
+test("gaps are filled, and code looks like code", () =>
+  open(async (page) => {
+    await page.getByText("Text with gaps").first().click();
+    await page.locator("#question").fill("Sara has 24 pens and gives 9 away. How many are left?");
+    await page.locator("#text").fill("Sara still has pens.");
+    await page.locator("#run").click();
+    assert.match(await page.locator("[data-field=text] .problem").textContent(), /no gap/);
+    await page.locator("#text").fill("Sara still has  = 15 pens.");
+    await page.locator("#text").evaluate((area) => area.setSelectionRange(15, 15));
+    await page.locator("#gap-size").fill("5");
+    await page.locator("#gap-insert").click();
+    assert.equal(await page.locator("#text").inputValue(), "Sara still has <gap:5> = 15 pens.");
+    await runToEnd(page);
+    assert.match(await page.locator(".lane .now").first().textContent(), /24 - 9 = 15 pens/);
+    assert.ok((await page.locator(".lane").first().locator(".cell.given").count()) > 3);
+    await page.locator(".chip", { hasText: "Python" }).click();
+    await runToEnd(page);
+    const lane = page.locator(".lane").nth(1);
+    assert.ok((await lane.locator(".break").count()) >= 2);
+    const [first, second] = await lane.locator(".cell.line-end").all();
+    assert.ok((await first.boundingBox()).y < (await second.boundingBox()).y, "newlines break lines");
+    assert.match(await lane.locator(".now").textContent(), /^def factorial\(n\):\n {4}/);
+    await picture(page, "code");
+  }));
+
+test("a run is stopped, and what came is kept", () =>
+  open(
+    async (page) => {
+      await page.locator("#run").click();
+      await page.waitForFunction(() => Number(document.querySelector(".nfe b").textContent) >= 3);
+      await page.keyboard.press("Escape");
+      await page.waitForFunction(() => document.querySelector(".state").textContent === "stopped");
+      assert.equal(await page.locator("#stop").isVisible(), false);
+      await page.locator("#last").click();
+      assert.ok((await page.locator(".cell:not(.open)").count()) > 0);
+      const file = await exported(page);
+      const replay = spawnSync(process.env.LACUNA, ["replay", file], { encoding: "utf8" });
+      assert.equal(replay.status, 0, replay.stderr);
+    },
+    { hash: LONG },
+  ));
+
+test("a trace goes out, into lacuna replay, and back in", () =>
+  open(async (page) => {
+    await page.locator("#export").click();
+    await says(page.locator("#toast"), /nothing to export/);
+    await runToEnd(page);
+    const answers = await page.locator(".lane .now").allTextContents();
+    const file = await exported(page);
+    assert.match(file, /lacuna-confidence-eb-vs-dos-eb\.jsonl$/);
+    const replay = spawnSync(process.env.LACUNA, ["replay", file], { encoding: "utf8" });
+    assert.equal(replay.stdout.trim(), answers.join("\n").trim(), replay.stderr);
+    await page.locator(".chip").nth(2).click();
+    await page.locator("#file").setInputFiles(file);
+    await page.locator(".lane.reached").first().waitFor();
+    assert.deepEqual(await page.locator(".lane .now").allTextContents(), answers);
+    await page.locator(".lane").nth(1).locator(".cell").first().hover();
+    await says(page.locator("#tip"), /probability.*dependency/);
+  }));
+
+test("a trace of the command line is shown as far as it tells", () =>
+  open(async (page) => {
+    const file = join(folder, "cli.json");
+    const made = spawnSync(process.env.LACUNA, ["generate", APPLES, "--gen-length", "64", "--format", "json"], { encoding: "utf8" });
+    writeFileSync(file, made.stdout);
+    await page.locator("#file").setInputFiles(file);
+    await page.locator(".lane.reached").waitFor();
+    assert.match(await page.locator(".now").textContent(), /#### 31/);
+    assert.match(await page.locator(".canvas").getAttribute("aria-label"), /#### 31/);
+    assert.equal(await page.locator(".cell .token").first().textContent(), "3", "the server spells its tokens");
+    assert.match(await page.locator(".headline").textContent(), /no dependency scores/);
+    await page.locator(".cell").first().hover();
+    await says(page.locator("#tip"), /tells no more/);
+    const broken = join(folder, "broken.json");
+    writeFileSync(broken, JSON.stringify({ ...JSON.parse(made.stdout), canvas: [1, 2, 3], prompt_tokens: 0 }));
+    await page.locator("#file").setInputFiles(broken);
+    await says(page.locator("#notice"), /broken\.json is no trace: step 1/);
+    writeFileSync(broken, "not json");
+    await page.locator("#file").setInputFiles(broken);
+    await says(page.locator("#notice"), /not JSON/);
+  }));
+
+test("the copied curl does the same", () =>
+  open(
+    async (page) => {
+      await page.locator("#prompt").fill(`It's ${APPLES}`);
+      await runToEnd(page);
+      await page.locator("#copy-curl").click();
+      await page.locator("#toast").waitFor();
+      const command = await page.evaluate(() => navigator.clipboard.readText());
+      const { stdout } = await promisify(execFile)("bash", ["-c", command]);
+      const done = JSON.parse(stdout.split("\n").findLast((line) => line.startsWith("data:")).slice(5));
+      assert.equal(done.text, await page.locator(".now").textContent());
+      await page.locator("#copy-link").click();
+      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.url());
+    },
+    { hash: ONE_LANE },
+  ));
+
+test("it works without a mouse", () =>
+  open(async (page) => {
+    const focused = () => page.evaluate(() => document.activeElement.id || document.activeElement.className);
+    const reached = new Set();
+    for (let presses = 0; presses < 60 && !reached.has("copy-curl"); presses += 1) {
+      await page.keyboard.press("Tab");
+      reached.add(await focused());
+    }
+    for (const stop of ["theme", "prompt", "run", "order", "pace", "canvas", "lane-add", "copy-curl"]) assert.ok(reached.has(stop), `${stop} in ${[...reached]}`);
+    await page.keyboard.press("?");
+    assert.ok(await page.locator("#help").isVisible());
+    await picture(page, "help");
+    await page.keyboard.press("Escape");
+    assert.equal(await page.locator("#help").isVisible(), false);
+  }));
+
+test("a phone shows all of it", () =>
+  open(
+    async (page) => {
+      await picture(page, "phone-start");
+      await page.locator("#run").tap();
+      await finished(page);
+      await page.waitForFunction(() => Number(document.querySelector(".nfe b").textContent) >= 4);
+      await picture(page, "phone-running");
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(wide <= 390, `${wide} px`);
+      const top = await page.locator(".canvas").first().evaluate((node) => node.getBoundingClientRect().top);
+      assert.ok(top >= 0 && top < 500, "the canvas has come into view");
+      await page.locator(".lane").nth(1).locator(".why summary").tap();
+      await page.locator(".lane").nth(1).locator(".map summary").tap();
+      await page.locator(".lane").nth(1).locator(".cell").nth(2).tap();
+      await page.locator("#tip").waitFor();
+      await picture(page, "phone-tip");
+      await picture(page, "phone-whole", { fullPage: true });
+    },
+    { context: PHONE },
+  ));
+
+test("dark and light", () =>
+  open(
+    async (page) => {
+      const lightness = () => page.evaluate(() => Number(/\d+/.exec(getComputedStyle(document.body).backgroundColor)[0]));
+      assert.ok((await lightness()) < 60);
+      await runToEnd(page);
+      await picture(page, "dark-end");
+      await page.locator("#theme").click();
+      assert.ok((await lightness()) > 200);
+      await page.reload();
+      assert.ok((await lightness()) > 200, "the choice is kept");
+    },
+    { context: { colorScheme: "dark" } },
+  ));
+
+test("little motion is respected", () =>
+  open(
+    async (page) => {
+      await page.locator("#run").click();
+      await finished(page);
+      await page.locator(".lane.reached").waitFor({ timeout: 1000 });
+      assert.equal(await page.locator("#play-label").textContent(), "Play");
+    },
+    { hash: ONE_LANE, context: { reducedMotion: "reduce" } },
+  ));
+
+test("a bad parameter is told beside its field", () =>
+  open(
+    async (page) => {
+      await page.locator(".tuning summary").click();
+      await page.locator("[name=gamma]").fill("-1");
+      await page.locator("#run").click();
+      await page.locator("[data-field=gamma] .problem:visible").waitFor();
+      await page.locator("[name=gamma]").fill("");
+      await page.locator("[name=block_length]").fill("7");
+      await page.locator("#run").click();
+      await page.locator(".lane .problem:visible").waitFor();
+      await page.locator("[name=block_length]").fill("");
+      await page.locator("#settings summary").click();
+      await page.locator("[name=gen_length]").fill("many");
+      await page.locator("#run").click();
+      await page.locator("[data-field=gen_length] .problem:visible").waitFor();
+      await page.locator("[name=gen_length]").fill("4000");
+      await page.locator("#run").click();
+      await page.waitForFunction(() => /context/.test(document.querySelector("[data-field=prompt] .problem").textContent));
+      await picture(page, "bad-parameter");
+      await page.locator("[name=gen_length]").fill("32");
+      await runToEnd(page);
+      assert.equal(await page.locator(".problem:visible").count(), 0);
+    },
+    { hash: ONE_LANE, expected: [/400/] },
+  ));
+
+test("a server that wants a key gets one", async () => {
+  const locked = await serve([], { LACUNA_API_KEYS: "open-sesame" });
+  after(() => locked.stop());
+  await visit(
+    chromium.browser,
+    locked.url,
+    async (page) => {
+      await page.locator("#run").click();
+      await page.locator("#key").waitFor();
+      await picture(page, "locked");
+      await page.locator("#key").fill("open-sesame");
+      await page.locator("#key").press("Enter");
+      await finished(page);
+      assert.equal(await page.locator("#notice").isVisible(), false);
+      await page.locator("#copy-curl").click();
+      await page.locator("#toast").waitFor();
+      const command = await page.evaluate(() => navigator.clipboard.readText());
+      assert.ok(command.includes("$LACUNA_API_KEY") && !command.includes("open-sesame"));
+    },
+    { hash: ONE_LANE, expected: [/401/] },
+  );
+});
+
+test("a full queue and a lost server are told in plain words", async () => {
+  const busy = await serve(["--max-batch", "1", "--max-queue", "1", "--threads", "1"]);
+  after(() => busy.stop());
+  const body = JSON.stringify({ prompt: "Count", gen_length: 900, strategy: "confidence", early_stop: false, stream: true });
+  const gone = new AbortController();
+  const headers = { "Content-Type": "application/json" };
+  for (const pause of [500, 500]) {
+    const asked = fetch(`${busy.url}v1/completions`, { method: "POST", headers, body, signal: gone.signal });
+    asked.then((response) => response.text()).catch(() => {});
+    await setTimeout(pause); // one is to be at work before the next has to wait
+  }
+  await visit(
+    chromium.browser,
+    busy.url,
+    async (page) => {
+      await page.locator("#run").click();
+      await says(page.locator("#notice"), /queue is full/);
+      await picture(page, "busy");
+      gone.abort();
+      await busy.stop();
+      await page.locator("#retry").click();
+      await says(page.locator("#notice"), /does not answer/);
+    },
+    { hash: ONE_LANE, expected: [/429/, /ERR_CONNECTION_REFUSED/, /Failed to load/] },
+  );
+});
+
+test("every file of the page is listed and served", async () => {
+  const files = readFileSync(new URL("../../playground/FILES", import.meta.url), "utf8").trim().split("\n");
+  for (const file of files) {
+    const response = await fetch(server.url + (file === "index.html" ? "" : file));
+    assert.equal(response.status, 200, file);
+    assert.equal(await response.text(), readFileSync(new URL(`../../playground/${file}`, import.meta.url), "utf8"), `${file} is not what the binary holds`);
+  }
+});

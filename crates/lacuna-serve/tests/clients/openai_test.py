@@ -1,0 +1,111 @@
+"""The official client, as its users use it."""
+
+import asyncio
+import unittest
+
+import openai
+
+from serving import Server
+
+QUESTION = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?"
+MESSAGES = [{"role": "user", "content": QUESTION}]
+KEY = "a-key-for-tests"
+
+
+class OfficialClient(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(Server("--max-queue", "40", api_keys=KEY))
+        cls.client = openai.OpenAI(base_url=f"{cls.server.url}/v1", api_key=KEY)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+
+    def chat(self, **more):
+        return self.client.chat.completions.create(model="lacuna-mini", messages=MESSAGES, **more)
+
+    def test_a_chat_is_answered(self):
+        answer = self.chat(max_completion_tokens=64)
+        self.assertIn("#### 31", answer.choices[0].message.content)
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens)
+        self.assertGreater(answer.usage.lacuna["nfe"], 0)
+        self.assertTrue(answer._request_id)
+
+    def test_a_stream_is_the_same_text(self):
+        whole = self.chat(max_tokens=64).choices[0].message.content
+        chunks = list(self.chat(max_tokens=64, stream=True, stream_options={"include_usage": True}))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        self.assertEqual(text, whole)
+        self.assertGreater(len(chunks), 3)
+        self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertEqual(chunks[-2].choices[0].finish_reason, "stop")
+        self.assertGreater(chunks[-1].usage.completion_tokens, 0)
+
+    def test_decoding_is_set_by_extra_fields(self):
+        one = self.chat(max_tokens=32, extra_body={"strategy": "confidence", "block_length": 8})
+        self.assertEqual(one.usage.lacuna["nfe"], one.usage.lacuna["steps"])
+        filled = self.chat(extra_body={"text": "3 * 12 = <gap:2>\n<gap:8>\n#### 31"}).choices[0].message.content
+        self.assertTrue(filled.startswith("3 * 12 = ") and filled.endswith("#### 31"), filled)
+
+    def test_completions_stop_echo_and_fill(self):
+        create = self.client.completions.create
+        text = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24).choices[0].text
+        self.assertTrue(text)
+        several = create(model="lacuna-mini", prompt=["def add(a, b):", "def square(x):"], max_tokens=24, n=2)
+        self.assertEqual([choice.index for choice in several.choices], [0, 1, 2, 3])
+        self.assertEqual(several.choices[1].text, text)
+        echoed = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, echo=True).choices[0].text
+        self.assertEqual(echoed, "def add(a, b):" + text)
+        stopped = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, stop=[text[4:7]]).choices[0]
+        self.assertEqual((stopped.text, stopped.finish_reason), (text[:text.index(text[4:7])], "stop"))
+        pieces = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, stream=True)
+        self.assertEqual("".join(piece.choices[0].text for piece in pieces), text)
+        between = create(model="lacuna-mini", prompt="def square(x):\n    return", suffix="\n", max_tokens=6)
+        self.assertEqual(between.usage.completion_tokens, 6)
+        scored = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, logprobs=0).choices[0].logprobs
+        self.assertEqual("".join(scored.tokens), text)
+
+    def test_models_are_listed(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["lacuna-mini"])
+        self.assertEqual(self.client.models.retrieve("lacuna-mini").owned_by, "lacuna")
+
+    def test_errors_are_the_clients_own(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(tools=[{"type": "function", "function": {"name": "f"}}])
+        self.assertEqual(caught.exception.param, "tools")
+        with self.assertRaises(openai.BadRequestError):
+            self.chat(logprobs=True, top_logprobs=3)
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.models.retrieve("gpt-4")
+        self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.AuthenticationError):
+            self.client.with_options(api_key="wrong").models.list()
+        with self.assertRaises(openai.BadRequestError):
+            self.chat(extra_body={"strategy": "no-such-thing"})
+        prompts = ["x"] * 60
+        with self.assertRaises(openai.RateLimitError) as caught:
+            self.client.with_options(max_retries=0).completions.create(model="lacuna-mini", prompt=prompts, max_tokens=4)
+        self.assertEqual(caught.exception.response.headers["retry-after"], "1")
+
+    def test_asynchronous_clients_at_once(self):
+        async def ask_all():
+            async with openai.AsyncOpenAI(base_url=f"{self.server.url}/v1", api_key=KEY) as client:
+                async def ask(apples):
+                    text = ""
+                    content = f"Tom has {apples} apples and eats 2. How many are left?"
+                    stream = await client.chat.completions.create(
+                        model="lacuna-mini", messages=[{"role": "user", "content": content}], max_tokens=48, stream=True)
+                    async for chunk in stream:
+                        text += chunk.choices[0].delta.content or ""
+                    return text
+                return await asyncio.gather(*(ask(apples) for apples in range(10, 26)))
+
+        answers = asyncio.run(ask_all())
+        right = sum(f"#### {apples - 2}" in answer for apples, answer in zip(range(10, 26), answers))
+        self.assertGreaterEqual(right, 12, answers)
+
+
+if __name__ == "__main__":
+    unittest.main()
