@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {source}; choose another with --host and --port")]
+    #[error("cannot listen on {address} (choose another with --host and --port): {source}")]
     Listen {
         /// Where it was to listen.
         address: SocketAddr,
