@@ -159,7 +159,7 @@ impl Architecture {
     }
 }
 
-/// Refuses settings of a variant that is not implemented: `(key, whether it is fine, its value, what would be)`.
+/// Refuses settings of a variant that lacuna does not know: `(key, whether it is fine, its value, what would be)`.
 pub(crate) fn require(file: &str, settings: &[(&'static str, bool, String, &'static str)]) -> Result<()> {
     match settings.iter().find(|(_, fine, _, _)| !fine) {
         None => Ok(()),

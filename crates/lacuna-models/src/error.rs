@@ -44,7 +44,7 @@ pub enum Error {
         /// Its model type.
         found: String,
     },
-    /// A variant of a known model that is not implemented.
+    /// A variant of a known model that lacuna does not know.
     #[error("{file}: {key} is {value}, which is not supported; it must be {supported}")]
     Unsupported {
         /// The configuration.

@@ -152,4 +152,38 @@ impl Checkpoint {
             Weights::Random => Ok(Tensor::random(name, shape)),
         }
     }
+
+    /// The embedding table.
+    pub(crate) fn embedding(&self) -> Result<Tensor<'_>> {
+        self.table(self.architecture().names.embedding)
+    }
+
+    /// The vocabulary projection, which may be the embedding table again.
+    pub(crate) fn head(&self) -> Result<Tensor<'_>> {
+        let Architecture { tied, names, .. } = self.architecture();
+        self.table(if *tied { names.embedding } else { names.head })
+    }
+
+    fn table(&self, name: &str) -> Result<Tensor<'_>> {
+        let Architecture { vocabulary, hidden, .. } = self.architecture();
+        self.tensor(&format!("{name}.weight"), &[*vocabulary, *hidden])
+    }
+
+    /// What a part of a layer is called.
+    pub(crate) fn name_of(&self, layer: usize, part: &str, kind: &str) -> String {
+        format!("{}.{layer}.{part}.{kind}", self.architecture().names.block)
+    }
+
+    /// The matrices of some parts of a layer, each with its number of rows, to be put one below the other.
+    pub(crate) fn stack(
+        &self,
+        layer: usize,
+        parts: &[(&str, usize)],
+        columns: usize,
+    ) -> Result<Vec<(Tensor<'_>, usize)>> {
+        let matrix = |&(part, rows): &(&str, usize)| {
+            Ok((self.tensor(&self.name_of(layer, part, "weight"), &[rows, columns])?, rows))
+        };
+        parts.iter().map(matrix).collect()
+    }
 }

@@ -33,19 +33,13 @@ impl Weights {
     pub(crate) fn load(checkpoint: &Checkpoint, precision: Precision) -> Result<Self> {
         let architecture = checkpoint.architecture();
         let &Architecture { hidden, vocabulary, names, .. } = architecture;
-        let table = || checkpoint.tensor(&format!("{}.weight", names.embedding), &[vocabulary, hidden]);
-        let head = if architecture.tied {
-            table()?
-        } else {
-            checkpoint.tensor(&format!("{}.weight", names.head), &[vocabulary, hidden])?
-        };
         Ok(Self {
-            embedding: Embedding::load(&table()?, hidden)?,
+            embedding: Embedding::load(&checkpoint.embedding()?, hidden)?,
             blocks: (0..architecture.layers)
                 .map(|layer| Block::load(checkpoint, precision, layer))
                 .collect::<Result<_>>()?,
             final_norm: checkpoint.tensor(&format!("{}.weight", names.final_norm), &[hidden])?.to_vec()?,
-            head: Matrix::load(precision, &[(head, vocabulary)], hidden)?,
+            head: Matrix::load(precision, &[(checkpoint.head()?, vocabulary)], hidden)?,
         })
     }
 
@@ -61,13 +55,9 @@ impl Block {
         let architecture = checkpoint.architecture();
         let &Architecture { hidden, mlp, names, .. } = architecture;
         let key_size = architecture.key_size();
-        let name = |part: &str, kind: &str| format!("{}.{layer}.{part}.{kind}", names.block);
+        let name = |part: &str, kind: &str| checkpoint.name_of(layer, part, kind);
         let norm = |part: &str| checkpoint.tensor(&name(part, "weight"), &[hidden])?.to_vec();
-        let matrix = |parts: &[(&str, usize)], k: usize| {
-            let tensor =
-                |&(part, rows): &(&str, usize)| Ok((checkpoint.tensor(&name(part, "weight"), &[rows, k])?, rows));
-            Matrix::load(precision, &parts.iter().map(tensor).collect::<Result<Vec<_>>>()?, k)
-        };
+        let matrix = |parts: &[(&str, usize)], k| Matrix::load(precision, &checkpoint.stack(layer, parts, k)?, k);
         let bias = |parts: &[(&str, usize)]| -> Result<Option<Vec<f32>>> {
             if !architecture.biased {
                 return Ok(None);

@@ -49,17 +49,11 @@ impl Weights {
         let architecture = checkpoint.architecture();
         let &Architecture { hidden, vocabulary, names, .. } = architecture;
         let mut loader = Loader::new(gpu, kernels, checkpoint, precision)?;
-        let table = || checkpoint.tensor(&format!("{}.weight", names.embedding), &[vocabulary, hidden]);
-        let head = if architecture.tied {
-            table()?
-        } else {
-            checkpoint.tensor(&format!("{}.weight", names.head), &[vocabulary, hidden])?
-        };
         Ok(Self {
-            embedding: loader.embedding(&table()?)?,
+            embedding: loader.embedding(&checkpoint.embedding()?)?,
             blocks: (0..architecture.layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
             final_norm: loader.vector(&[(format!("{}.weight", names.final_norm), hidden)])?,
-            head: loader.matrix(vec![(head, vocabulary)], hidden)?,
+            head: loader.matrix(vec![(checkpoint.head()?, vocabulary)], hidden)?,
         })
     }
 
@@ -80,12 +74,8 @@ impl Block {
         let architecture = checkpoint.architecture();
         let &Architecture { hidden, mlp, names, .. } = architecture;
         let key_size = architecture.key_size();
-        let name = |part: &str, kind: &str| format!("{}.{layer}.{part}.{kind}", names.block);
-        let stack = |parts: &[(&str, usize)], k: usize| -> Result<Vec<(Tensor<'_>, usize)>> {
-            let tensor =
-                |&(part, rows): &(&str, usize)| Ok((checkpoint.tensor(&name(part, "weight"), &[rows, k])?, rows));
-            parts.iter().map(tensor).collect()
-        };
+        let name = |part: &str, kind: &str| checkpoint.name_of(layer, part, kind);
+        let stack = |parts: &[(&str, usize)], k| checkpoint.stack(layer, parts, k);
         let attention = [(names.query, hidden), (names.key, key_size), (names.value, key_size)];
         let bias = attention.map(|(part, rows)| (name(part, "bias"), rows));
         Ok(Self {
