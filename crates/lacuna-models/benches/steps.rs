@@ -58,15 +58,7 @@ fn read(bencher: Bencher<'_, '_>, rows: usize, remember: bool) {
     let tokens = canvas(&model, 256);
     model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }]).expect("the canvas is sound");
     let lens = Lens { suppressed: vec![model.description().mask], ..Lens::default() };
-    let row = |position| Row {
-        view: 0,
-        place: Place::At(position),
-        lens: &lens,
-        draw: Draw::new(0, 0, position),
-        witness: None,
-        guide: None,
-        remember,
-    };
+    let row = |position| Row { remember, ..Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position)) };
     let rows: Vec<Row<'_>> = (128..128 + rows).map(row).collect();
     bencher.bench_local(|| model.read(&rows));
 }

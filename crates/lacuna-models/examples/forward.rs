@@ -24,15 +24,7 @@ fn main() -> Result<()> {
         let tokens: Vec<u32> = (0..length).map(|i| if i < length / 3 { 100 + i as u32 } else { mask }).collect();
         let attention = [Source { layer: model.description().layers / 6, heads: Vec::new() }];
         let lens = Lens { suppressed: vec![mask], ..Lens::default() };
-        let row = |position| Row {
-            view: 0,
-            place: Place::At(position),
-            lens: &lens,
-            draw: Draw::new(0, 0, position),
-            witness: None,
-            guide: None,
-            remember: false,
-        };
+        let row = |position| Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position));
         let all: Vec<Row<'_>> = (length / 3..length).map(row).collect();
         let view = |attention| View { run: 0, tokens: &tokens, attention, shadows: &[] };
         let mut best = [f64::INFINITY; 4];

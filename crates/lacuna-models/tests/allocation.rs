@@ -48,15 +48,8 @@ fn a_steady_step_allocates_only_what_it_returns_and_buffers_are_as_planned() {
         let tokens: Vec<Token> = (0..LENGTH).map(|i| if i < LENGTH - ROWS { 10 + i as Token } else { mask }).collect();
         let attention = [Source { layer: 1, heads: Vec::new() }];
         let lens = Lens { suppressed: vec![mask], ..Lens::default() };
-        let row = |position| Row {
-            view: 0,
-            place: Place::At(position),
-            lens: &lens,
-            draw: Draw::new(0, 0, position),
-            witness: None,
-            guide: None,
-            remember: true,
-        };
+        let row =
+            |position| Row { remember: true, ..Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position)) };
         let rows: Vec<Row<'_>> = (LENGTH - ROWS..LENGTH).map(row).collect();
         let mut step = || {
             let calls = CALLS.load(Relaxed);

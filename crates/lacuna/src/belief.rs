@@ -226,7 +226,7 @@ mod tests {
 
     fn row(lens: &Lens) -> Row<'_> {
         let draw = Draw::new(0, 0, 0);
-        Row { view: 0, place: Place::At(0), lens, draw, witness: None, guide: None, remember: false }
+        Row::new(0, Place::At(0), lens, draw)
     }
 
     fn logits(probabilities: &[f64]) -> Vec<f32> {

@@ -22,8 +22,11 @@ pub trait Pace: Debug + Send {
         Ok(())
     }
 
-    /// How many of the ranking's first positions it reads in any case, when `masked` are ranked.
-    fn reads(&self, block: &Block, masked: usize) -> usize;
+    /// How many of the ranking's first positions it reads in any case, when `masked` are ranked. What it does not tell is read
+    /// when it is asked for, only not together with what other runs need.
+    fn reads(&self, _block: &Block, _masked: usize) -> usize {
+        0
+    }
 
     /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)).
     fn compares(&self) -> bool {

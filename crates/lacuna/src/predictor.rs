@@ -91,6 +91,13 @@ pub struct Row<'a> {
     pub remember: bool,
 }
 
+impl<'a> Row<'a> {
+    /// A plain row: no witness, no guide, nothing remembered.
+    pub fn new(view: usize, place: Place, lens: &'a Lens, draw: Draw) -> Self {
+        Self { view, place, lens, draw, witness: None, guide: None, remember: false }
+    }
+}
+
 /// A position that is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {

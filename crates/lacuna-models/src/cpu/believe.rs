@@ -101,7 +101,7 @@ mod tests {
     fn what_is_not_finite_is_refused_even_where_it_is_suppressed() {
         let lens = Lens { suppressed: vec![3], ..Lens::default() };
         let draw = Draw::new(0, 0, 0);
-        let row = Row { view: 0, place: Place::At(9), lens: &lens, draw, witness: None, guide: None, remember: false };
+        let row = Row::new(0, Place::At(9), &lens, draw);
         for (position, value) in [(3, f32::NAN), (5, f32::NAN), (5, f32::INFINITY)] {
             let mut logits = logits(1, 40, 2.0);
             logits[position] = value;

@@ -85,7 +85,7 @@ pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Place]) -> Vec<
 /// A row that asks for nothing but a belief.
 pub(crate) fn row<'a>(view: usize, place: Place, lens: &'a Lens) -> Row<'a> {
     let draw = Draw::new(0, 0, place.position());
-    Row { view, place, lens, draw, witness: None, guide: None, remember: false }
+    Row::new(view, place, lens, draw)
 }
 
 /// The largest distance between two slices.
