@@ -12,28 +12,25 @@ const SANITIZED: &[&str] = &["mbpp_sanitized.jsonl", "sanitized-mbpp.json", "mbp
 /// Tasks 2, 3 and 4, as lm-eval has them.
 const EXAMPLES: &str = include_str!("mbpp_examples.txt");
 
+const KLASS_FULL: Protocol = Protocol {
+    name: "klass-full",
+    about: "the question of KLASS on the 500 test rows of the full set, which is what scores in steps of 0.2 come from",
+    files: FULL,
+    selects: in_test_part,
+    shots: Shots::Fixed,
+    prompt: klass,
+    stops: &[],
+    check: klass_check,
+    time_limit_s: 3,
+};
+
 const PROTOCOLS: &[Protocol] = &[
-    Protocol {
-        name: "klass-full",
-        about: "the question of KLASS on the 500 test rows of the full set, which is what scores in steps of 0.2 come from",
-        files: FULL,
-        selects: in_test_part,
-        shots: Shots::Fixed,
-        prompt: klass,
-        stops: &[],
-        check: klass_check,
-        time_limit_s: 3,
-    },
+    KLASS_FULL,
     Protocol {
         name: "klass",
         about: "KLASS: the 257 test rows of the sanitized set; the first fenced block, else the text",
         files: SANITIZED,
-        selects: in_test_part,
-        shots: Shots::Fixed,
-        prompt: klass,
-        stops: &[],
-        check: klass_check,
-        time_limit_s: 3,
+        ..KLASS_FULL
     },
     Protocol {
         name: "lm-eval",
