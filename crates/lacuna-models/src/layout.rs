@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn view<'a>(tokens: &'a [Token], shadows: &'a [usize]) -> View<'a> {
-        View { run: 0, tokens, attention: &[], shadows }
+        View { tokens, shadows, ..View::default() }
     }
 
     fn packed(views: &[View<'_>], shifted: bool) -> Layout {

@@ -88,7 +88,7 @@ with_gpu! {
             let mut model = on_gpu(&tiny(name), Precision::F32);
             for (case, golden) in goldens(name).into_iter().enumerate() {
                 let attention = all_layers();
-                let view = View { run: 0, tokens: &golden.tokens, attention: &attention, shadows: &[] };
+                let view = View { tokens: &golden.tokens, attention: &attention, ..View::default() };
                 let seen = model.observe(&[view]).unwrap().remove(0);
                 let error = distance(&model.logits(0).unwrap().concat(), &golden.logits);
                 assert!(error < 2e-4, "{name} case {case}: logits are off by {error:e}");
@@ -124,7 +124,7 @@ with_gpu! {
         let canvases = [canvas(100), canvas(333), canvas(1), canvas(64), canvas(700)];
         let attention: Vec<_> = [0, 3, 7].map(|layer| lacuna::Source { layer, heads: Vec::new() }).into();
         let views: Vec<View<'_>> =
-            canvases.iter().map(|tokens| View { run: 0, tokens, attention: &attention, shadows: &[] }).collect();
+            canvases.iter().map(|tokens| View { tokens, attention: &attention, ..View::default() }).collect();
         let together = gpu.observe(&views).unwrap();
         let logits: Vec<_> = (0..views.len()).map(|view| gpu.logits(view).unwrap()).collect();
         for (index, view) in views.iter().enumerate() {
@@ -367,7 +367,7 @@ impl Odd {
 fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usize, logit: f64, score: f32) {
     let tokens: Vec<Token> = (0..length).map(|i| if i % 3 == 0 { 3 } else { (i * 7 % 100) as Token }).collect();
     let attention: Vec<_> = (0..2).map(|layer| lacuna::Source { layer, heads: Vec::new() }).collect();
-    let view = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+    let view = View { tokens: &tokens, attention: &attention, ..View::default() };
     let (exact, found) = (cpu.observe(&[view]).unwrap().remove(0), gpu.observe(&[view]).unwrap().remove(0));
     let error = distance(&found.dependency.concat(), &exact.dependency.concat());
     assert!(error < score, "{odd:?} at {length}: scores are off by {error:e}");
