@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
-use lacuna::{Belief, Canvas, Lens, Options, Place, Row, Run, Settings, Strategy, Token, View, decode, split};
+use lacuna::{
+    Belief, Canvas, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings, Strategy, Token,
+    View, decode, split,
+};
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
 };
@@ -245,6 +248,42 @@ with_gpu! {
         }
     }
 
+    /// With products as large as LLaDA's vocabulary makes them, so that which rows to read is decided on the GPU.
+    fn a_step_waits_once_and_what_is_foretold_changes_no_bit() {
+        let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
+        let mut model = CudaPredictor::load(&checkpoint, Some(Precision::Bf16)).unwrap();
+        let prompt: Vec<Token> = (5..55).collect();
+        let begin = |strategy: &str, model: &dyn Predictor| {
+            let canvas = Canvas::with_tail(&prompt, 300, model.description().mask).unwrap();
+            let blocks = vec![canvas.span()];
+            let settings = Settings { layers: vec![1, 3], ..Settings::default() };
+            let strategy = Strategy::parse(strategy, &settings).unwrap();
+            Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()
+        };
+        for strategy in [
+            "dos", "dos+top3", "dos+eb", "dos+threshold", "random", "random+eb", "confidence", "margin+eb", "fast-dllm",
+            "klass", "dos+klass", "saber", "wino",
+        ] {
+            let mut blind = begin(strategy, &model);
+            (0..8).for_each(|_| drop(blind.step(&mut Blind(&mut model)).unwrap()));
+            let mut waits = Vec::new();
+            // Once for buffers to grow.
+            for _ in 0..2 {
+                let mut run = begin(strategy, &model);
+                waits.clear();
+                for _ in 0..8 {
+                    let before = model.waits();
+                    run.step(&mut model).unwrap();
+                    waits.push(model.waits() - before);
+                }
+                assert_eq!(run.trace(), blind.trace(), "{strategy}");
+                run.abandon(&mut model);
+            }
+            assert_eq!(waits, [1; 8], "{strategy}");
+            blind.abandon(&mut model);
+        }
+    }
+
     fn a_predictor_tells_what_it_holds() {
         let model = on_gpu(&tiny("llada-tiny"), Precision::F32);
         assert!(model.device().starts_with("cuda, "), "{}", model.device());
@@ -281,6 +320,26 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
                 None => return eprintln!("skipped: there is no nvrtc"),
             }
         }
+    }
+}
+
+/// A model that is told nothing beforehand.
+struct Blind<'a>(&'a mut dyn Predictor);
+
+impl Predictor for Blind<'_> {
+    fn description(&self) -> &Description {
+        self.0.description()
+    }
+    fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
+        let views: Vec<View<'_>> =
+            views.iter().map(|view| View { forecast: lacuna::Forecast::default(), ..*view }).collect();
+        self.0.observe(&views)
+    }
+    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        self.0.read(rows)
+    }
+    fn forget(&mut self, run: u64) {
+        self.0.forget(run);
     }
 }
 

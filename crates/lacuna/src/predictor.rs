@@ -65,8 +65,8 @@ pub struct View<'a> {
 pub struct Forecast<'a> {
     /// The rows, as they will be asked for: those in front first.
     pub rows: &'a [Row<'a>],
-    /// How many of them, from the first, will be read for certain. The others may be.
-    pub certain: usize,
+    /// How many of them, from the first, will be read in all likelihood. The others may be.
+    pub expected: usize,
     /// If not 0, the rows are not in order yet: the highest dependency score will come first, averaged over this many of the
     /// view's sources.
     pub sources: usize,

@@ -186,11 +186,13 @@ impl Run {
             // Where chance has a say, scores do not tell which come first.
             return Ok((Vec::new(), 0, 0));
         }
+        let mut expected = certain;
         let mut places: Vec<Place> = positions.into_iter().map(Place::At).collect();
-        if let Some(revision) = revision.as_ref().filter(|_| sources == 0) {
+        if let Some(revision) = revision.as_ref().filter(|_| certain == places.len()) {
             places.extend(revision.reads(&self.scene.canvas, &self.scene.block));
+            expected = places.len();
         }
-        Ok((places.into_iter().map(|place| self.scene.row(view, place)).collect(), certain, sources))
+        Ok((places.into_iter().map(|place| self.scene.row(view, place)).collect(), expected, sources))
     }
 
     /// One step; `read` is what was foreseen.
@@ -301,7 +303,7 @@ fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predict
     let views: Vec<View<'_>> = runs
         .iter()
         .zip(&forecasts)
-        .flat_map(|(run, &(ref rows, certain, sources))| run.views(Forecast { rows, certain, sources }))
+        .flat_map(|(run, &(ref rows, expected, sources))| run.views(Forecast { rows, expected, sources }))
         .collect();
     predictor.observe(&views)
 }

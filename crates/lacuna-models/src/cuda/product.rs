@@ -16,9 +16,9 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t,
     cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cublasStatus_t, cudaDataType_t,
 };
-use cudarc::driver::{result as driver, sys as driver_sys};
 
 use super::buffer::Buffer;
+use super::event::Event;
 use super::gpu::Gpu;
 use super::kernel::{Comparison, Kernels, Product};
 use crate::{Error, Precision, Result};
@@ -287,35 +287,6 @@ impl Drop for Plan {
                 let _ = lt::destroy_matrix_layout(layout);
             }
         }
-    }
-}
-
-/// A moment on the GPU's own clock.
-pub(crate) struct Event(driver_sys::CUevent);
-
-impl Event {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self(driver::event::create(driver_sys::CUevent_flags::CU_EVENT_DEFAULT)?))
-    }
-
-    /// Marks the moment when everything launched so far is done.
-    pub(crate) fn record(&self, gpu: &Gpu) -> Result<()> {
-        // SAFETY: both exist.
-        unsafe { driver::event::record(self.0, gpu.stream())? };
-        Ok(())
-    }
-
-    /// Milliseconds from this moment to another; both have passed.
-    pub(crate) fn until(&self, end: &Self) -> Result<f32> {
-        // SAFETY: both exist.
-        Ok(unsafe { driver::event::elapsed(self.0, end.0)? })
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: it is not used any more.
-        let _ = unsafe { driver::event::destroy(self.0) };
     }
 }
 
