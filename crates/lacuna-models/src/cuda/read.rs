@@ -447,7 +447,7 @@ impl Reader {
         let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
         let reading = Reading { rows: asks as u32, ..reading };
         if guided {
-            gpu.launch(&kernels.guide, [stretches.div_ceil(8), asks], 256, 0, &reading)?;
+            gpu.launch(&kernels.guide, [stretches, asks], STRETCH, 0, &reading)?;
         }
         gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)?;
         if remembers {

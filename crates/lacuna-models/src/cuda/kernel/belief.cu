@@ -1,8 +1,8 @@
-// Beliefs from logits. A row of logits is cut into stretches of fixed length, each summed up by one warp as soon as it is known;
-// then the stretches are put together. Sums are f64 sums of f32 terms, always in the same order.
+// Beliefs from logits. A row of logits is cut into stretches, and a stretch into segments, which are summed up as soon as they
+// are known; then segments and stretches are put together. All sums run in an order that does not depend on the rows.
 
 #define STRETCH 128
-#define EACH (STRETCH / 32)
+#define SEGMENT 32
 #define MERGERS 128
 
 // How a row is looked at.
@@ -41,88 +41,84 @@ struct Reading {
     u32 vocabulary, stretches, pieces, rows;
 };
 
-struct Largest {
-    float first, second;
-    u32 token;
-};
-
-// Of equals the lower token comes first.
-DEVICE Largest larger(Largest a, Largest b) {
-    const bool swap = b.first > a.first || (b.first == a.first && b.token < a.token);
-    const Largest high = swap ? b : a, low = swap ? a : b;
-    return {high.first, fmaxf(high.second, low.first), high.token};
-}
-
-// Sums up a stretch of a row. The lanes of a warp hold its logits: lane l those of tokens l, l + 32, ... of the stretch.
-DEVICE void sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, float (&logits)[EACH]) {
-    const u32 mine = stretch * STRETCH + threadIdx.x % 32;
-    bool nan = false;
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        nan |= isnan(logits[i]);
-        if (mine + i * 32 >= r.vocabulary) logits[i] = -INFINITE;
-    }
-    for (u32 i = 0; i < look.suppressed_count; i++) {
-        const u32 token = r.tokens[look.suppressed + i];
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (token == mine + j * 32) logits[j] = -INFINITE;
-    }
-    Largest largest = {-INFINITE, -INFINITE, ~0u};
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        const u32 token = mine + i * 32;
-        if (token >= r.vocabulary) continue;
-        if (look.logits) look.logits[token] = logits[i];
-        if (token == look.witness) r.outcomes[row].summary.witness = logits[i];
-        if (!isnan(logits[i])) largest = larger(largest, {logits[i], -INFINITE, token});
-    }
-    for (int offset = 16; offset > 0; offset /= 2) {
-        const Largest other = {__shfl_xor_sync(~0u, largest.first, offset), __shfl_xor_sync(~0u, largest.second, offset),
-                               __shfl_xor_sync(~0u, largest.token, offset)};
-        largest = larger(largest, other);
-    }
-    double total = 0.0, weighted = 0.0;
-    if (largest.first > -INFINITE) {
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            if (logits[i] == -INFINITE) continue;
-            // -infinity times 0 would be NaN.
-            const float below = fmaxf(logits[i] - largest.first, -88.0f), weight = expf(below);
-            total += weight;
-            weighted += below * weight;
-        }
-    }
-    total = warp_sum(total);
-    weighted = warp_sum(weighted);
-    // Infinity minus itself is no number either.
-    if (__any_sync(~0u, nan) || largest.first == INFINITE) total = __longlong_as_double(0x7ff8000000000000ll);
-    if (threadIdx.x % 32 == 0)
-        r.parts[(size_t)row * r.stretches + stretch] = {total, weighted, largest.first, largest.second, largest.token, 0.0f};
-}
-
-// Rows that are guided: mixes their logits with those to push away from, and sums them up. One warp for each stretch.
-KERNEL __launch_bounds__(256) guide(Reading r) {
-    const u32 row = blockIdx.y, stretch = blockIdx.x * 8 + threadIdx.x / 32;
-    const Look look = r.looks[row];
-    if (look.guide == ~0u || stretch >= r.stretches) return;
-    const float* unguided = r.looks[look.guide].logits;
-    float logits[EACH];
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        const u32 token = stretch * STRETCH + threadIdx.x % 32 + i * 32;
-        if (token >= r.vocabulary) logits[i] = 0.0f;
-        else logits[i] = __fadd_rn(unguided[token], __fmul_rn(look.scale + 1.0f, look.logits[token] - unguided[token]));
-    }
-    sum_up(r, row, look, stretch, logits);
-}
-
 DEVICE Summary then(Summary a, Summary b) {
     const Summary high = b.first > a.first ? b : a, low = b.first > a.first ? a : b;
     if (low.total == 0.0) return high;
     const double below = (double)low.first - (double)high.first, factor = exp(below);
     return {high.total + factor * low.total, high.weighted + factor * (low.weighted + below * low.total),
             high.first, fmaxf(high.second, low.first), high.token, 0.0f};
+}
+
+// The sums of another lane.
+DEVICE Summary exchanged(Summary s, u32 apart) {
+    return {__shfl_xor_sync(~0u, s.total, apart), __shfl_xor_sync(~0u, s.weighted, apart), __shfl_xor_sync(~0u, s.first, apart),
+            __shfl_xor_sync(~0u, s.second, apart), __shfl_xor_sync(~0u, s.token, apart), 0.0f};
+}
+
+// Sums up one segment of a row, whose logits lie in shared memory; those of suppressed tokens are lost. Tokens are taken in
+// turn, each segment beginning with another one: so threads that take neighbouring segments use different banks.
+DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, u32 segment, float* logits) {
+    const u32 begin = stretch * STRETCH + segment * SEGMENT, end = min(begin + SEGMENT, r.vocabulary);
+    bool nan = false;
+    for (u32 i = 0; i < look.suppressed_count; i++) {
+        const u32 token = r.tokens[look.suppressed + i];
+        if (token < begin || token >= end) continue;
+        nan |= isnan(logits[token - begin]);
+        logits[token - begin] = -INFINITE;
+    }
+    if (look.witness >= begin && look.witness < end) r.outcomes[row].summary.witness = logits[look.witness - begin];
+    Summary sum = {0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f};
+#pragma unroll
+    for (u32 i = 0; i < SEGMENT; i++) {
+        const u32 at = (i + segment * 8) % SEGMENT;
+        if (begin + at >= end) continue;
+        const float logit = logits[at];
+        nan |= isnan(logit);
+        // Of equals the lower token comes first.
+        if (logit > sum.first || (logit == sum.first && begin + at < sum.token)) {
+            sum.second = sum.first;
+            sum.first = logit;
+            sum.token = begin + at;
+        } else {
+            sum.second = fmaxf(sum.second, logit);
+        }
+    }
+    float total = 0.0f, weighted = 0.0f;
+    if (sum.first > -INFINITE) {
+#pragma unroll
+        for (u32 i = 0; i < SEGMENT; i++) {
+            const u32 at = (i + segment * 8) % SEGMENT;
+            if (begin + at >= end || logits[at] == -INFINITE) continue;
+            // -infinity times 0 would be NaN.
+            const float below = fmaxf(logits[at] - sum.first, -88.0f), weight = expf(below);
+            total += weight;
+            weighted += below * weight;
+        }
+    }
+    // Infinity minus itself is no number either.
+    sum.total = nan || sum.first == INFINITE ? __longlong_as_double(0x7ff8000000000000ll) : (double)total;
+    sum.weighted = weighted;
+    return sum;
+}
+
+// Rows that are guided: mixes their logits with those to push away from, and sums them up. A block takes a stretch.
+KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
+    __shared__ float logits[STRETCH];
+    const u32 row = blockIdx.y, stretch = blockIdx.x, token = stretch * STRETCH + threadIdx.x;
+    const Look look = r.looks[row];
+    if (look.guide == ~0u) return;
+    if (token < r.vocabulary) {
+        const float unguided = r.looks[look.guide].logits[token];
+        logits[threadIdx.x] = __fadd_rn(unguided, __fmul_rn(look.scale + 1.0f, look.logits[token] - unguided));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        auto segment = [&](u32 number) { return sum_up(r, row, look, stretch, number, logits + number * SEGMENT); };
+        const Summary half = then(segment(0), segment(1));
+        r.parts[(size_t)row * r.stretches + stretch] = then(half, then(segment(2), segment(3)));
+    }
+    __syncthreads();
+    if (token < r.vocabulary) look.logits[token] = logits[threadIdx.x];
 }
 
 // Puts the stretches of a row together: each thread some neighbours, then pairs of threads.

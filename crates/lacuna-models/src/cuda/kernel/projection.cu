@@ -11,26 +11,37 @@ struct Projection {
 };
 
 #define CREW 256
-// From one row of a tile to the next in shared memory: so that neither threads that write it nor those that read it collide.
-#define TILE_PITCH (STRETCH + 4)
+// From one row of a tile of logits to the next in shared memory: so that threads that take neighbouring rows use different banks.
+#define TILE_PITCH (STRETCH + 5)
 
-// What becomes of a tile of logits in shared memory, ROWS rows from number `first` on: a warp takes a row.
-template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, const float* tile) {
-    const u32 lane = threadIdx.x % 32;
+// What becomes of a tile of logits in shared memory, ROWS rows from number `first` on.
+template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
+    // Threads that share a row, each with some of its segments.
+    constexpr u32 SHARERS = CREW / ROWS;
+    const u32 index = threadIdx.x / SHARERS, sharer = threadIdx.x % SHARERS, row = first + index;
+    const Look look = r.looks[min(row, r.rows - 1)];
+    const bool wanted = row < r.rows && look.guide == ~0u && !look.silent;
+    auto segment = [&](u32 number) {
+        return sum_up(r, row, look, stretch, number, tile + index * TILE_PITCH + number * SEGMENT);
+    };
+    Summary sum = {};
+    if (wanted) {
+        if constexpr (SHARERS == 4) sum = segment(sharer);
+        if constexpr (SHARERS == 2) sum = then(segment(2 * sharer), segment(2 * sharer + 1));
+        if constexpr (SHARERS == 1) sum = then(then(segment(0), segment(1)), then(segment(2), segment(3)));
+    }
+    for (u32 apart = 1; apart < SHARERS; apart *= 2) {
+        const Summary other = exchanged(sum, apart);
+        sum = sharer & apart ? then(other, sum) : then(sum, other);
+    }
+    if (wanted && sharer == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
+
+    __syncthreads();
     for (u32 index = threadIdx.x / 32; index < ROWS && first + index < r.rows; index += CREW / 32) {
-        const u32 row = first + index;
-        const Look look = r.looks[row];
-        float logits[EACH];
-#pragma unroll
-        for (int i = 0; i < EACH; i++) logits[i] = tile[index * TILE_PITCH + lane + i * 32];
-        if (look.guide == ~0u && !look.silent) {
-            sum_up(r, row, look, stretch, logits);
-            continue;
-        }
-        for (int i = 0; i < EACH; i++) {
-            const u32 token = stretch * STRETCH + lane + i * 32;
-            if (token < r.vocabulary) look.logits[token] = logits[i];
-        }
+        float* logits = r.looks[first + index].logits;
+        if (!logits) continue;
+        for (u32 i = threadIdx.x % 32; i < STRETCH && stretch * STRETCH + i < r.vocabulary; i += 32)
+            logits[stretch * STRETCH + i] = tile[index * TILE_PITCH + i];
     }
 }
 
@@ -40,31 +51,35 @@ template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 st
 
 // Starts copying a slice of ROWS rows; what lies behind row `end` or column k becomes zero.
 template <u32 ROWS> DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 first, u32 end, u32 column) {
+    const u32 piece = threadIdx.x % 8, at = column + piece * 8;
 #pragma unroll
-    for (u32 piece = threadIdx.x; piece < ROWS * 8; piece += CREW) {
-        const u32 row = piece / 8, at = column + piece % 8 * 8;
+    for (u32 i = 0; i < ROWS / (CREW / 8); i++) {
+        const u32 row = threadIdx.x / 8 + i * (CREW / 8);
         const bool there = first + row < end && at < k;
         const bf16* from = source + (there ? (size_t)(first + row) * k + at : 0);
-        bf16* to = target + swizzled(row, piece % 8);
+        bf16* to = target + swizzled(row, piece);
         if (k % 8 == 0) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                          :: "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
         } else {
-            for (u32 i = 0; i < 8; i++) to[i] = there && at + i < k ? from[i] : bf16{0};
+            for (u32 j = 0; j < 8; j++) to[j] = there && at + j < k ? from[j] : bf16{0};
         }
     }
 }
 
 #if HOPPER
 
-// sums += a slice of 64 tokens * a slice of ROWS rows, for a group of four warps; the slice before is done then.
+// sums += a slice of 64 tokens * a slice of ROWS rows, for a group of four warps, asynchronously.
 template <u32 ROWS> DEVICE void multiply_slice(float (&sums)[ROWS / 8][4], const bf16* weights, const bf16* rows) {
     const bf16* mine = weights + threadIdx.x / 128 * 64 * SLICE;
     begin_products();
 #pragma unroll
     for (int k = 0; k < SLICE / 16; k++) multiply(sums, matrix(mine + k * 16), matrix(rows + k * 16), 1);
-    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
+
+// Waits for all slices but the last.
+DEVICE void finish_slice() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
 
 #else
 
@@ -86,6 +101,8 @@ template <u32 ROWS> DEVICE void multiply_slice(float (&sums)[ROWS / 8][4], const
     }
 }
 
+DEVICE void finish_slice() {}
+
 #endif
 
 template <u32 ROWS, u32 STAGES> DEVICE void project(const Projection& p) {
@@ -106,9 +123,10 @@ template <u32 ROWS, u32 STAGES> DEVICE void project(const Projection& p) {
     for (u32 slice = 0; slice < STAGES - 2; slice++) load(slice);
     for (u32 slice = 0; slice < slices; slice++) {
         arrive<STAGES - 3>();
-        // Into the stage that was multiplied two slices ago: the last one may not be done yet.
-        load(slice + STAGES - 2);
         multiply_slice<ROWS>(sums, stage(slice), stage(slice) + STRETCH * SLICE);
+        // Into the stage that was multiplied two slices ago.
+        load(slice + STAGES - 2);
+        finish_slice();
     }
 #if HOPPER
     finish_products();
