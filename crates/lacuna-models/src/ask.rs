@@ -1,12 +1,12 @@
 //! What predictors are asked, checked once.
 
-use lacuna::{Choice, Description, Lens, View};
+use lacuna::{Choice, Description, Lens, Scope, View};
 
 use crate::Error;
 
 /// Refuses a view that a model cannot observe.
 pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> {
-    let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
+    let &Description { vocabulary, layers, heads, context, shadows, caches, .. } = model;
     let length = view.tokens.len();
     if length == 0 {
         return Err(Error::Request("a canvas without positions cannot be observed".to_string()).into());
@@ -28,6 +28,15 @@ pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> 
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
         return Err(lacuna::Error::Unfit(reason.to_string()));
+    }
+    if view.scope != Scope::All && (!caches || !view.shadows.is_empty()) {
+        let reason = "keys and values cannot be kept here: every position is computed in every step";
+        return Err(lacuna::Error::Unfit(reason.to_string()));
+    }
+    if let Scope::Only { start, end } = view.scope
+        && !(start < end && end <= length)
+    {
+        return Err(Error::Request(format!("positions {start} to {end} are not in a canvas of {length}")).into());
     }
     match view.shadows.iter().find(|&&position| position >= length) {
         Some(position) => Err(Error::Request(format!("position {position} has no token to shadow")).into()),

@@ -265,7 +265,9 @@ with_gpu! {
             "klass", "dos+klass", "saber", "wino",
         ] {
             let mut blind = begin(strategy, &model);
-            (0..8).for_each(|_| drop(blind.step(&mut Blind(&mut model)).unwrap()));
+            for _ in 0..8 {
+                blind.step(&mut Blind(&mut model)).unwrap();
+            }
             let mut waits = Vec::new();
             // Once for buffers to grow.
             for _ in 0..2 {

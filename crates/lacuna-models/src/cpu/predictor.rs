@@ -1,6 +1,6 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+use lacuna::{Belief, Description, Observation, Predictor, Row, Scope, View};
 
 use super::forward::Forward;
 use super::matrix::Precision;
@@ -9,7 +9,7 @@ use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
 use crate::layout::Layout;
-use crate::{Checkpoint, Memory, Model, Result};
+use crate::{Checkpoint, Error, Memory, Model, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
@@ -45,7 +45,13 @@ impl Predictor for CpuPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        views.iter().try_for_each(|view| check(view, &self.description))?;
+        for view in views {
+            check(view, &self.description)?;
+            let kept = self.forward.kept.length(view.run);
+            if matches!(view.scope, Scope::Only { .. }) && kept != Some(view.tokens.len()) {
+                return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
+            }
+        }
         self.layout.pack(views, self.description.mask);
         let Self { forward, layout, .. } = self;
         Ok(inside_the_pool(|| forward.observe(layout, views)))
@@ -58,6 +64,7 @@ impl Predictor for CpuPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
+        self.forward.kept.forget(run);
     }
 }
 

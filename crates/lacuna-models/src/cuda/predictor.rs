@@ -57,7 +57,7 @@ impl CudaPredictor {
         let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let predictor = Self {
-            description: architecture.description(),
+            description: Description { caches: false, ..architecture.description() },
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, architecture.vocabulary)?,
