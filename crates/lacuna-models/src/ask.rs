@@ -4,9 +4,9 @@ use lacuna::{Choice, Description, Lens, Scope, View};
 
 use crate::Error;
 
-/// Refuses a view that a model cannot observe.
-pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> {
-    let &Description { vocabulary, layers, heads, context, shadows, caches, .. } = model;
+/// Refuses a view that a model cannot observe; `kept` positions of its run have keys and values that were kept.
+pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -> lacuna::Result<()> {
+    let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
     let length = view.tokens.len();
     if length == 0 {
         return Err(Error::Request("a canvas without positions cannot be observed".to_string()).into());
@@ -29,14 +29,16 @@ pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> 
         let reason = "a model whose prediction is shifted has no shadow rows";
         return Err(lacuna::Error::Unfit(reason.to_string()));
     }
-    if view.scope != Scope::All && (!caches || !view.shadows.is_empty()) {
-        let reason = "keys and values cannot be kept here: every position is computed in every step";
-        return Err(lacuna::Error::Unfit(reason.to_string()));
+    if view.scope != Scope::All && !view.shadows.is_empty() {
+        return Err(lacuna::Error::Unfit("keys and values are not kept of a canvas with shadows".to_string()));
     }
-    if let Scope::Only { start, end } = view.scope
-        && !(start < end && end <= length)
-    {
-        return Err(Error::Request(format!("positions {start} to {end} are not in a canvas of {length}")).into());
+    if let Scope::Only { start, end } = view.scope {
+        if !(start < end && end <= length) {
+            return Err(Error::Request(format!("positions {start} to {end} are not in a canvas of {length}")).into());
+        }
+        if kept != Some(length) {
+            return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
+        }
     }
     match view.shadows.iter().find(|&&position| position >= length) {
         Some(position) => Err(Error::Request(format!("position {position} has no token to shadow")).into()),

@@ -50,6 +50,10 @@ with_gpu! {
         promises::a_batch_is_each_view_alone(on_gpu, &BOTH);
     }
 
+    fn where_nothing_has_changed_a_cache_changes_no_bit() {
+        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &BOTH);
+    }
+
     fn scores_of_chosen_heads_average_to_those_of_all() {
         promises::scores_of_chosen_heads_average_to_those_of_all(on_gpu);
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, data, load, on_cpu, read, row, view};
-use lacuna::{Belief, Lens, Observation, Place, Predictor, Scope, Source, View};
+use lacuna::{Belief, Lens, Observation, Place, Predictor, Source, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
@@ -39,31 +39,7 @@ fn threads_change_nothing() {
 
 #[test]
 fn where_nothing_has_changed_a_cache_changes_no_bit() {
-    for (name, precision) in MODELS.into_iter().flat_map(|name| PRECISIONS.map(|precision| (name, precision))) {
-        let mut model = load(name, precision);
-        let (tokens, other, attention) = (long(70), long(33), all_layers());
-        let all = View { run: 3, tokens: &tokens, attention: &attention, ..View::default() };
-        let plain = model.observe(&[all]).unwrap().remove(0);
-        let beliefs = read(&mut model, 0, &places(70));
-        model
-            .observe(&[View { run: 5, scope: Scope::Keep, ..view(&other) }, View { scope: Scope::Keep, ..all }])
-            .unwrap();
-        assert_eq!(read(&mut model, 1, &places(70)), beliefs);
-        for (start, end) in [(0, 70), (20, 70), (20, 41), (69, 70)] {
-            let some = View { scope: Scope::Only { start, end }, ..all };
-            let seen = model.observe(&[view(&other), some]).unwrap().remove(1);
-            for (some, all) in seen.dependency.iter().zip(&plain.dependency) {
-                assert_eq!(some[start..end], all[start..end], "{name}");
-            }
-            // The row before the first predicts it, where predictions are shifted.
-            let first = start + usize::from(start > 0 && model.description().shifted);
-            let places: Vec<Place> = (first..end).map(Place::At).collect();
-            assert_eq!(read(&mut model, 1, &places), beliefs[first..end], "{name}");
-        }
-        model.forget(3);
-        let refused = model.observe(&[View { scope: Scope::Only { start: 0, end: 9 }, ..all }]).unwrap_err();
-        assert_eq!(refused.to_string(), "nothing was kept of run 3 as it is now");
-    }
+    promises::where_nothing_has_changed_a_cache_changes_no_bit(on_cpu, &PRECISIONS);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, Scope, View};
+use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::forward::Forward;
 use super::matrix::Precision;
@@ -9,7 +9,7 @@ use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
 use crate::layout::Layout;
-use crate::{Checkpoint, Error, Memory, Model, Result};
+use crate::{Checkpoint, Memory, Model, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
@@ -46,11 +46,7 @@ impl Predictor for CpuPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         for view in views {
-            check(view, &self.description)?;
-            let kept = self.forward.kept.length(view.run);
-            if matches!(view.scope, Scope::Only { .. }) && kept != Some(view.tokens.len()) {
-                return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
-            }
+            check(view, &self.description, self.forward.kept.length(view.run))?;
         }
         self.layout.pack(views, self.description.mask);
         let Self { forward, layout, .. } = self;

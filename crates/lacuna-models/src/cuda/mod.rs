@@ -9,6 +9,7 @@ mod compile;
 mod event;
 mod forward;
 mod gpu;
+mod kept;
 mod kernel;
 mod matrix;
 mod measure;

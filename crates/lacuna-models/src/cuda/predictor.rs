@@ -57,7 +57,7 @@ impl CudaPredictor {
         let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let predictor = Self {
-            description: Description { caches: false, ..architecture.description() },
+            description: architecture.description(),
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, architecture.vocabulary)?,
@@ -118,7 +118,9 @@ impl Predictor for CudaPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        views.iter().try_for_each(|view| check(view, &self.description))?;
+        for view in views {
+            check(view, &self.description, self.forward.kept.length(view.run))?;
+        }
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
         layout.pack(views, self.description.mask);
@@ -138,6 +140,7 @@ impl Predictor for CudaPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
+        self.forward.kept.forget(run);
     }
 }
 
