@@ -42,7 +42,7 @@ fn main() -> Result<()> {
             time(2, &mut || model.read(&all[..1]).map(drop)).expect("the row was observed");
             time(3, &mut || model.read(&all).map(drop)).expect("the rows were observed");
         }
-        let gflops = forward_flops(checkpoint.architecture(), length) / best[0] * 1e-6;
+        let gflops = forward_flops(checkpoint.architecture(), length, length) / best[0] * 1e-6;
         println!("{precision:?}, {} at length {length}, loaded in {loaded:.1?}", shape.name());
         println!("  observe {:.2} ms ({gflops:.0} GFLOP/s), with scores {:.2} ms", best[0], best[1]);
         println!("  read 1 row {:.2} ms, {} rows {:.2} ms", best[2], all.len(), best[3]);

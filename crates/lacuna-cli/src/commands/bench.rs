@@ -18,12 +18,14 @@ use crate::engine::start_threads;
 #[derive(Args)]
 #[command(after_help = "\
 The model has random weights, which are made in memory. Half of the canvas is prompt; what is measured is the first step of
-a run, in which the whole block is masked. All times are those of the best repetition.
+a run, in which the whole block is masked; with a cache its second, the first that uses it. All times are those of the best
+repetition. On a GPU what a step reads is fetched along with its forward pass, and is part of that time.
 
 Examples:
   lacuna bench --shape medium --strategy dos
   lacuna bench --shape medium --strategy confidence --block-length 64
   lacuna bench --shape llada-8b --length 640 --device cuda
+  lacuna bench --shape medium --cache dual
   lacuna bench --shape mini --batch 16 --format json")]
 pub(crate) struct Bench {
     /// The shape of the model
@@ -51,6 +53,9 @@ pub(crate) struct Bench {
     /// dos: the layer whose attention is used [default: a sixth of the way up]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
+    /// Which keys and values the step takes from the first one of its block
+    #[arg(long, value_enum, default_value_t = args::Cache::None)]
+    cache: args::Cache,
     /// How many canvases share a forward pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
@@ -152,11 +157,15 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let mut take = || -> Result<Sample> {
         let begin = || begin(args, block_length, architecture.mask, &settings, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
+        if args.cache != args::Cache::None {
+            lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
+        }
         (model.forward, model.read, model.rows) = Default::default();
         let begun = Instant::now();
         lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
         let total = begun.elapsed();
-        let tokens = runs.iter().flat_map(|run| &run.trace().deltas).map(|delta| delta.committed.len()).sum();
+        let tokens = runs.iter().filter_map(|run| run.trace().deltas.last()).map(|delta| delta.committed.len()).sum();
+        runs.into_iter().for_each(|run| run.abandon(&mut model));
         Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, tokens })
     };
     // The first step finds no buffers yet.
@@ -169,7 +178,13 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let on_gpu = !device.starts_with("cpu");
     let memory = model.inner.memory(args.batch * args.length);
     let held = memory.weights + memory.buffers;
-    let operations = args.batch as f64 * forward_flops(architecture, args.length);
+    let gap = args.length - gap_start(args, block_length);
+    let rows = match args.cache {
+        args::Cache::None => args.length,
+        args::Cache::Prefix => gap,
+        args::Cache::Dual => block_length,
+    };
+    let operations = args.batch as f64 * forward_flops(architecture, rows, args.length);
     report(
         &Report {
             shape: shape.name(),
@@ -194,7 +209,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     )
 }
 
-/// A run whose first half is a prompt; the step that is measured is its first, in which all of the block is masked.
+/// A run whose first half is a prompt.
 fn begin(
     args: &Bench,
     block_length: usize,
@@ -202,13 +217,19 @@ fn begin(
     settings: &Settings,
     description: &Description,
 ) -> Result<Run> {
-    let gap = block_length.max(args.length / 2);
+    let start = gap_start(args, block_length);
     let words = description.vocabulary.min(mask as usize);
-    let prompt: Vec<Token> = (0..args.length - gap).map(|position| (position * 7919 % words) as Token).collect();
-    let canvas = Canvas::with_tail(&prompt, gap, mask)?;
+    let prompt: Vec<Token> = (0..start).map(|position| (position * 7919 % words) as Token).collect();
+    let canvas = Canvas::with_tail(&prompt, args.length - start, mask)?;
     let strategy = Strategy::parse(&args.strategy, settings)?;
-    let blocks = split(prompt.len()..args.length, block_length);
-    Ok(Run::new(canvas, blocks, strategy, Options::default(), description)?)
+    let blocks = split(start..args.length, block_length);
+    let options = Options { cache: args.cache.into(), ..Options::default() };
+    Ok(Run::new(canvas, blocks, strategy, options, description)?)
+}
+
+/// Where the prompt ends.
+fn gap_start(args: &Bench, block_length: usize) -> usize {
+    args.length - block_length.max(args.length / 2)
 }
 
 fn report(report: &Report, format: Format) -> Result<()> {
