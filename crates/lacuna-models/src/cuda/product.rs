@@ -307,8 +307,16 @@ impl Event {
 
     /// Milliseconds from this moment to another; both have passed.
     pub(crate) fn until(&self, end: &Self) -> Result<f32> {
-        // SAFETY: both exist.
-        Ok(unsafe { driver::event::elapsed(self.0, end.0)? })
+        type Elapsed = unsafe extern "C" fn(*mut f32, driver_sys::CUevent, driver_sys::CUevent) -> driver_sys::CUresult;
+        let mut milliseconds = 0.0;
+        // SAFETY: the function has this type in all drivers, and both events exist. cudarc would call its second version, which
+        // only drivers for CUDA 12.8 and later have.
+        unsafe {
+            let elapsed = driver_sys::culib().get::<Elapsed>(b"cuEventElapsedTime");
+            let elapsed = elapsed.map_err(|error| Error::Gpu(error.to_string()))?;
+            elapsed(&mut milliseconds, self.0, end.0).result()?;
+        }
+        Ok(milliseconds)
     }
 }
 
