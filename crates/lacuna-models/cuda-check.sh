@@ -21,6 +21,7 @@ fi
 
 "$lacuna" inspect | grep -E '^(computes in|GPU)'
 CARGO_MANIFEST_DIR=$here "$tests" --test-threads 4 --nocapture
+CARGO_MANIFEST_DIR=$here "$tests" --ignored --test-threads 1
 
 field() { printf '%s' "$line" | sed 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/'; }
 row() { printf '%-10s %-5s %-7s %-7s %-12s %9s %9s %8s %9s %6s\n' "$@"; }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
+use cudarc::driver::result as driver;
 use lacuna::{Belief, Canvas, Lens, Options, Place, Row, Run, Settings, Strategy, Token, View, decode, split};
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
@@ -251,6 +252,26 @@ with_gpu! {
         assert_eq!(model.precision(), Precision::F32);
         assert!(model.memory(128).weights >= tiny("llada-tiny").bytes());
         assert!(model.memory(128).buffers > 64 * 512 * 4);
+    }
+
+    #[ignore = "takes nearly all of the GPU's memory, so it runs alone"]
+    #[allow(unsafe_code, reason = "memory of the CUDA driver")]
+    fn what_does_not_fit_is_refused_and_what_fits_is_computed_as_before() {
+        let mut model = on_gpu(&Checkpoint::random(Shape::Small).unwrap(), Precision::Bf16);
+        let (short, large) = (long(100), long(4000));
+        let mut compute = |views: &[View<'_>]| model.observe(views).and_then(|_| Ok(model.logits(0)?));
+        // Three times, so that the last is a recorded pass.
+        let [_, _, before] = [(); 3].map(|()| compute(&[view(&short)]).unwrap());
+        let (free, _) = driver::mem_get_info().unwrap();
+        // SAFETY: the model has bound the GPU to this thread, and nobody uses what is taken.
+        let taken = unsafe { driver::malloc_sync(free - (1 << 30)) }.unwrap();
+        let refused = compute(&[view(&large); 100]).unwrap_err().to_string();
+        assert!(refused.contains("is full") && refused.contains("use shorter or fewer canvases"), "{refused}");
+        assert_eq!(compute(&[view(&short)]).unwrap(), before);
+        // SAFETY: it was taken above.
+        unsafe { driver::free_sync(taken) }.unwrap();
+        assert_eq!(compute(&[view(&large); 100]).unwrap().len(), 4000);
+        assert_eq!(compute(&[view(&short)]).unwrap(), before);
     }
 }
 

@@ -177,20 +177,26 @@ impl Forward {
             size_of_val(&jobs.heads[..]),
             64,
         ]);
-        let moved = [
-            self.staging.begin(bytes)?,
-            self.rope.extend(longest)?,
-            self.hidden.reserve(rows * hidden)?,
-            self.query_key_value.reserve(rows * (hidden + 2 * key))?,
-            self.query.reserve(rows * hidden)?,
-            self.input.reserve(rows * hidden.max(mlp))?,
-            self.gate_up.reserve(rows * 2 * mlp)?,
-            self.mass.reserve(asked.len() * rows * self.shape.heads)?,
-            self.scores.reserve(jobs.scores)?,
-        ];
-        if moved.contains(&true) || self.graphs.len() >= GRAPHS {
+        let mut make_room = || -> Result<bool> {
+            let moved = [
+                self.staging.begin(bytes)?,
+                self.rope.extend(longest)?,
+                self.hidden.reserve(rows * hidden)?,
+                self.query_key_value.reserve(rows * (hidden + 2 * key))?,
+                self.query.reserve(rows * hidden)?,
+                self.input.reserve(rows * hidden.max(mlp))?,
+                self.gate_up.reserve(rows * 2 * mlp)?,
+                self.mass.reserve(asked.len() * rows * self.shape.heads)?,
+                self.scores.reserve(jobs.scores)?,
+            ];
+            Ok(moved.contains(&true))
+        };
+        let moved = make_room();
+        // What was recorded names buffers that have moved, even if there was no room for all.
+        if !matches!(moved, Ok(false)) || self.graphs.len() >= GRAPHS {
             self.graphs.clear();
         }
+        moved?;
 
         let fill = |values: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             let mut values: Vec<u32> = values.collect();
