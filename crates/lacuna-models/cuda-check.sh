@@ -33,8 +33,12 @@ bench() {
         "$(printf %.3f "$(field ms_per_step)")" "$(printf %.3f "$(field forward_ms)")" "$(printf %.3f "$(field read_ms)")" \
         "$(awk "BEGIN { printf \"%.0f\", $speed / 1000 }")" "$(awk "BEGIN { printf \"%.0f%%\", 100 * $speed / $ceiling }")"
 }
-for length in 320 640 1024; do bench --shape llada-8b --length $length --repetitions 20; done
-bench --shape llada-8b --length 640 --batch 8 --repetitions 8
+for precision in bf16 fp8; do
+    # Only Hopper has fp8.
+    [ $precision = bf16 ] || "$lacuna" inspect --device cuda --precision $precision >/dev/null || continue
+    for length in 320 640 1024; do bench --shape llada-8b --precision $precision --length $length --repetitions 20; done
+    bench --shape llada-8b --precision $precision --length 640 --batch 8 --repetitions 8
+done
 # The same step without dependency scores: what DOS costs.
 bench --shape llada-8b --length 640 --strategy random --repetitions 20
 bench --shape llada-8b --length 640 --strategy confidence --block-length 32 --repetitions 20

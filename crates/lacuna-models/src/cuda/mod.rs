@@ -7,6 +7,7 @@ mod believe;
 mod buffer;
 mod compile;
 mod forward;
+mod fp8;
 mod gpu;
 mod kernel;
 mod matrix;
