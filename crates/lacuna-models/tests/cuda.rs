@@ -279,7 +279,9 @@ with! { gpu_with_fp8:
         let mut tokens = embedded.text().unwrap().chat(&[("user", prompt)]).unwrap();
         tokens.resize(tokens.len() + 128, embedded.architecture().mask);
         let random = Checkpoint::random(Shape::Small).unwrap();
-        for (checkpoint, tokens, tolerance) in [(embedded, tokens, 0.03), (random, long(333), 0.2)] {
+        let biased = tiny("dream-tiny");
+        let cases = [(embedded, tokens, 0.03), (random, long(333), 0.2), (biased, long(150), 0.2)];
+        for (checkpoint, tokens, tolerance) in cases {
             let [exact, found] = [Precision::Bf16, Precision::Fp8].map(|precision| {
                 let mut model = on_gpu(&checkpoint, precision);
                 model.observe(&[view(&tokens)]).unwrap();
