@@ -40,7 +40,7 @@ fn observe_256(bencher: Bencher<'_, '_>, precision: Precision) {
 fn observe(bencher: Bencher<'_, '_>, precision: Precision, length: usize, attention: &[Source]) {
     let mut model = model(precision);
     let tokens = canvas(&model, length);
-    bencher.bench_local(|| model.observe(&[View { run: 0, tokens: &tokens, attention, shadows: &[] }]));
+    bencher.bench_local(|| model.observe(&[View { tokens: &tokens, attention, ..View::default() }]));
 }
 
 #[divan::bench(args = [1, 8, 32, 128])]
@@ -56,7 +56,7 @@ fn read_bf16_and_compare(bencher: Bencher<'_, '_>, rows: usize) {
 fn read(bencher: Bencher<'_, '_>, rows: usize, remember: bool) {
     let mut model = model(Precision::Bf16);
     let tokens = canvas(&model, 256);
-    model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }]).expect("the canvas is sound");
+    model.observe(&[View { tokens: &tokens, ..View::default() }]).expect("the canvas is sound");
     let lens = Lens { suppressed: vec![model.description().mask], ..Lens::default() };
     let row = |position| Row { remember, ..Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position)) };
     let rows: Vec<Row<'_>> = (128..128 + rows).map(row).collect();

@@ -26,7 +26,7 @@ fn main() -> Result<()> {
         let lens = Lens { suppressed: vec![mask], ..Lens::default() };
         let row = |position| Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position));
         let all: Vec<Row<'_>> = (length / 3..length).map(row).collect();
-        let view = |attention| View { run: 0, tokens: &tokens, attention, shadows: &[] };
+        let view = |attention| View { tokens: &tokens, attention, ..View::default() };
         let mut best = [f64::INFINITY; 4];
         for _ in 0..30 {
             let mut time = |slot: usize, work: &mut dyn FnMut() -> lacuna::Result<()>| {

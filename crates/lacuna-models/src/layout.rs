@@ -86,18 +86,6 @@ impl Layout {
         };
         found.ok_or_else(|| Error::Request(format!("{place:?} was not among the places observed of view {view}")))
     }
-
-    /// The rows that predict masked positions, ascending.
-    pub(crate) fn predicting_rows(&self) -> Vec<usize> {
-        let masked = |row: &usize| self.open[*row] == 0.0;
-        let of_span = |span: &Span| {
-            let (start, shift) = (span.start, usize::from(self.shifted));
-            (start..start + span.tokens).filter(masked).map(move |row| row.max(start + shift) - shift)
-        };
-        let mut rows: Vec<usize> = self.spans.iter().flat_map(of_span).collect();
-        rows.dedup();
-        rows
-    }
 }
 
 /// Some rows of a layout, ascending, and their division into tiles.
@@ -150,7 +138,7 @@ mod tests {
     use super::*;
 
     fn view<'a>(tokens: &'a [Token], shadows: &'a [usize]) -> View<'a> {
-        View { run: 0, tokens, attention: &[], shadows }
+        View { tokens, shadows, ..View::default() }
     }
 
     fn packed(views: &[View<'_>], shifted: bool) -> Layout {
@@ -179,7 +167,6 @@ mod tests {
         let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
         assert_eq!(rows, [0, 0, 1]);
         assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
-        assert_eq!(layout.predicting_rows(), [0, 1, 3]);
     }
 
     #[test]

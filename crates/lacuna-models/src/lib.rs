@@ -12,7 +12,7 @@
 //! let mut model = load(&checkpoint, None, Device::Auto)?;
 //! let mut tokens = checkpoint.text()?.chat(&[("user", "Hello!")])?;
 //! tokens.resize(tokens.len() + 16, model.description().mask);
-//! model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }])?;
+//! model.observe(&[View { tokens: &tokens, ..View::default() }])?;
 //! assert_eq!(model.logits(0)?.len(), tokens.len());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

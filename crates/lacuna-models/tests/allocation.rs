@@ -53,7 +53,7 @@ fn a_steady_step_allocates_only_what_it_returns_and_buffers_are_as_planned() {
         let rows: Vec<Row<'_>> = (LENGTH - ROWS..LENGTH).map(row).collect();
         let mut step = || {
             let calls = CALLS.load(Relaxed);
-            model.observe(&[View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] }]).unwrap();
+            model.observe(&[View { tokens: &tokens, attention: &attention, ..View::default() }]).unwrap();
             model.read(&rows).unwrap();
             model.read(&rows[..1]).unwrap();
             CALLS.load(Relaxed) - calls

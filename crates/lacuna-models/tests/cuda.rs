@@ -11,7 +11,10 @@ use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
 use cudarc::driver::result as driver;
-use lacuna::{Belief, Canvas, Lens, Options, Place, Row, Run, Settings, Strategy, Token, View, decode, split};
+use lacuna::{
+    Belief, Canvas, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings, Strategy, Token,
+    View, decode, split,
+};
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
 };
@@ -100,7 +103,7 @@ with! { gpu:
             let mut model = on_gpu(&tiny(name), Precision::F32);
             for (case, golden) in goldens(name).into_iter().enumerate() {
                 let attention = all_layers();
-                let view = View { run: 0, tokens: &golden.tokens, attention: &attention, shadows: &[] };
+                let view = View { tokens: &golden.tokens, attention: &attention, ..View::default() };
                 let seen = model.observe(&[view]).unwrap().remove(0);
                 let error = distance(&model.logits(0).unwrap().concat(), &golden.logits);
                 assert!(error < 2e-4, "{name} case {case}: logits are off by {error:e}");
@@ -136,7 +139,7 @@ with! { gpu:
         let canvases = [canvas(100), canvas(333), canvas(1), canvas(64), canvas(700)];
         let attention: Vec<_> = [0, 3, 7].map(|layer| lacuna::Source { layer, heads: Vec::new() }).into();
         let views: Vec<View<'_>> =
-            canvases.iter().map(|tokens| View { run: 0, tokens, attention: &attention, shadows: &[] }).collect();
+            canvases.iter().map(|tokens| View { tokens, attention: &attention, ..View::default() }).collect();
         let together = gpu.observe(&views).unwrap();
         let logits: Vec<_> = (0..views.len()).map(|view| gpu.logits(view).unwrap()).collect();
         for (index, view) in views.iter().enumerate() {
@@ -225,6 +228,42 @@ with! { gpu:
 
     fn two_loads_and_two_runs_give_the_same_bits_in_both() {
         BOTH.into_iter().for_each(two_loads_and_two_runs_give_the_same_bits);
+    }
+
+    /// With products as large as LLaDA's vocabulary makes them, so that which rows to read is decided on the GPU.
+    fn a_step_waits_once_and_what_is_foretold_changes_no_bit() {
+        let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
+        let mut model = CudaPredictor::load(&checkpoint, Some(Precision::Bf16)).unwrap();
+        let prompt: Vec<Token> = (5..55).collect();
+        let begin = |strategy: &str, model: &dyn Predictor| {
+            let canvas = Canvas::with_tail(&prompt, 300, model.description().mask).unwrap();
+            let blocks = vec![canvas.span()];
+            let settings = Settings { layers: vec![1, 3], ..Settings::default() };
+            let strategy = Strategy::parse(strategy, &settings).unwrap();
+            Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()
+        };
+        for strategy in [
+            "dos", "dos+top3", "dos+eb", "dos+threshold", "random", "random+eb", "confidence", "margin+eb", "fast-dllm",
+            "klass", "dos+klass", "saber", "wino",
+        ] {
+            let mut blind = begin(strategy, &model);
+            (0..8).for_each(|_| drop(blind.step(&mut Blind(&mut model)).unwrap()));
+            let mut waits = Vec::new();
+            // Once for buffers to grow.
+            for _ in 0..2 {
+                let mut run = begin(strategy, &model);
+                waits.clear();
+                for _ in 0..8 {
+                    let before = model.waits();
+                    run.step(&mut model).unwrap();
+                    waits.push(model.waits() - before);
+                }
+                assert_eq!(run.trace(), blind.trace(), "{strategy}");
+                run.abandon(&mut model);
+            }
+            assert_eq!(waits, [1; 8], "{strategy}");
+            blind.abandon(&mut model);
+        }
     }
 
     fn a_predictor_tells_what_it_holds() {
@@ -381,6 +420,26 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
     }
 }
 
+/// A model that is told nothing beforehand.
+struct Blind<'a>(&'a mut dyn Predictor);
+
+impl Predictor for Blind<'_> {
+    fn description(&self) -> &Description {
+        self.0.description()
+    }
+    fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
+        let views: Vec<View<'_>> =
+            views.iter().map(|view| View { forecast: lacuna::Forecast::default(), ..*view }).collect();
+        self.0.observe(&views)
+    }
+    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        self.0.read(rows)
+    }
+    fn forget(&mut self, run: u64) {
+        self.0.forget(run);
+    }
+}
+
 /// A model whose sizes divide by as little as they may.
 #[derive(Clone, Copy, Debug)]
 struct Odd {
@@ -464,7 +523,7 @@ impl Odd {
 fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usize, logit: f64, score: f32) {
     let tokens: Vec<Token> = (0..length).map(|i| if i % 3 == 0 { 3 } else { (i * 7 % 100) as Token }).collect();
     let attention: Vec<_> = (0..2).map(|layer| lacuna::Source { layer, heads: Vec::new() }).collect();
-    let view = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+    let view = View { tokens: &tokens, attention: &attention, ..View::default() };
     let (exact, found) = (cpu.observe(&[view]).unwrap().remove(0), gpu.observe(&[view]).unwrap().remove(0));
     let error = distance(&found.dependency.concat(), &exact.dependency.concat());
     assert!(error < score, "{odd:?} at {length}: scores are off by {error:e}");

@@ -16,7 +16,7 @@ fn the_embedded_model_loads_talks_and_predicts() {
     let mask = model.description().mask;
     assert_eq!(text.decode(&[mask], Specials::Skip).unwrap(), "");
     let tokens: Vec<u32> = prompt.iter().copied().chain([mask; 16]).collect();
-    model.observe(&[View { run: 0, tokens: &tokens, attention: &[], shadows: &[] }]).unwrap();
+    model.observe(&[View { tokens: &tokens, ..View::default() }]).unwrap();
     assert_eq!(model.logits(0).unwrap().len(), tokens.len());
 }
 

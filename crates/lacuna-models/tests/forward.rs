@@ -16,7 +16,7 @@ fn logits_and_dependency_scores_are_those_of_the_official_models() {
         let mut model = load(name, Precision::F32);
         for (case, golden) in goldens(name).into_iter().enumerate() {
             let attention = all_layers();
-            let view = View { run: 0, tokens: &golden.tokens, attention: &attention, shadows: &[] };
+            let view = View { tokens: &golden.tokens, attention: &attention, ..View::default() };
             let seen = model.observe(&[view]).unwrap().remove(0);
             let error = distance(&logits(&mut model), &golden.logits);
             assert!(error < 2e-4, "{name} case {case}: logits are off by {error:e}");

@@ -26,7 +26,7 @@ fn threads_change_nothing() {
         pool.install(|| {
             let mut model = load(name, precision);
             let (tokens, attention) = (long(200), all_layers());
-            let seen = model.observe(&[View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] }]).unwrap();
+            let seen = model.observe(&[View { tokens: &tokens, attention: &attention, ..View::default() }]).unwrap();
             (seen, read(&mut model, 0, &places(200)))
         })
     }

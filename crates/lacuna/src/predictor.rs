@@ -42,7 +42,7 @@ pub struct Description {
 }
 
 /// One canvas, as it is shown to the model in one forward pass.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
     /// Which run it belongs to; what is remembered from step to step is kept under this number.
     pub run: u64,
@@ -53,6 +53,23 @@ pub struct View<'a> {
     /// Positions that get a shadow: one more mask token with the same position id. Shadows see every token except the one
     /// they shadow, and each other; no token sees a shadow. So the other rows are as they would be without (WINO).
     pub shadows: &'a [usize],
+    /// What will be read of it.
+    pub forecast: Forecast<'a>,
+}
+
+/// What will be read of a view, as far as that is known before the forward pass.
+///
+/// It changes no answer. A predictor that computes elsewhere can fetch these beliefs along with what it observes, and is not
+/// waited for twice; one that computes right here may ignore it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Forecast<'a> {
+    /// The rows, as they will be asked for: those in front first.
+    pub rows: &'a [Row<'a>],
+    /// How many of them, from the first, will be read in all likelihood. The others may be.
+    pub expected: usize,
+    /// If not 0, the rows are not in order yet: the highest dependency score will come first, averaged over this many of the
+    /// view's sources.
+    pub sources: usize,
 }
 
 /// Some heads of one layer.

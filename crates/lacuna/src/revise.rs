@@ -1,8 +1,9 @@
 //! Revisions: which committed positions to reopen.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
-use crate::{Block, Result, Step};
+use crate::{Block, Canvas, Place, Result, Step};
 
 /// Looks back after each step.
 pub trait Revision: Debug + Send {
@@ -10,6 +11,11 @@ pub trait Revision: Debug + Send {
     ///
     /// It must reopen fewer positions than were chosen over time, or the run would not end.
     fn reopen(&mut self, chosen: &[usize], filled: bool, step: &mut Step<'_>) -> Result<Vec<usize>>;
+
+    /// What it reads of a step in most cases, beside what is masked.
+    fn reads(&self, _canvas: &Canvas, _block: &Block) -> Vec<Place> {
+        Vec::new()
+    }
 
     /// A block begins.
     fn enter(&mut self) {}
@@ -51,13 +57,7 @@ impl Revision for Verify {
         if chosen.len() < 2 {
             return Ok(Vec::new());
         }
-        let canvas = step.canvas;
-        let decided: Vec<usize> = step
-            .block
-            .range
-            .clone()
-            .filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position))
-            .collect();
+        let decided: Vec<usize> = decided(step.canvas, step.block.range.clone()).collect();
         let support = step.support(&decided)?;
         let doubted = decided.into_iter().zip(support).filter(|(_, support)| *support < self.threshold);
         Ok(lowest(doubted.collect(), most))
@@ -65,6 +65,10 @@ impl Revision for Verify {
 
     fn shadows(&self) -> bool {
         true
+    }
+
+    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Place> {
+        decided(canvas, block.range.clone()).map(Place::Shadow).collect()
     }
 
     fn settled(&self, block: &Block) -> usize {
@@ -108,9 +112,18 @@ impl Revision for Backtrack {
         Ok(lowest(gains, count))
     }
 
+    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Place> {
+        decided(canvas, 0..block.range.end).map(Place::At).collect()
+    }
+
     fn settled(&self, _block: &Block) -> usize {
         0
     }
+}
+
+/// The gaps among `positions` that are filled.
+fn decided(canvas: &Canvas, positions: Range<usize>) -> impl Iterator<Item = usize> {
+    positions.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position))
 }
 
 /// The `count` positions with the lowest values, ascending by position; of equals the lower position.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::step::Scene;
 use crate::{
-    Belief, Block, Canvas, Delta, Description, Error, Lens, Observation, Place, Predictor, Result, Row, Source,
-    Strategy, Token, Trace, View,
+    Belief, Block, Canvas, Delta, Description, Error, Forecast, Lens, Observation, Place, Predictor, Result, Row,
+    Source, Strategy, Token, Trace, View,
 };
 
 /// What a run can be told beside its strategy.
@@ -142,33 +142,57 @@ impl Run {
         Ok(())
     }
 
-    /// The canvases to show the model: this one, and with guidance the same without its prompt.
-    fn views(&mut self) -> impl Iterator<Item = View<'_>> {
-        let guided = self.scene.width() > 1;
-        let canvas = &self.scene.canvas;
-        if guided {
+    /// Makes the canvas without its prompt, if there is guidance.
+    fn hide_prompt(&mut self) {
+        if self.scene.width() > 1 {
+            let canvas = &self.scene.canvas;
             let shown = |position| if canvas.is_gap(position) { canvas.tokens()[position] } else { canvas.mask() };
             self.unguided = (0..canvas.len()).map(shown).collect();
         }
-        let (run, shadows) = (self.id, self.shadows.as_slice());
-        let attention = self.attention.as_slice();
-        let unguided = guided.then_some(View { run, tokens: &self.unguided, attention: &[], shadows });
-        std::iter::once(View { run, tokens: canvas.tokens(), attention, shadows }).chain(unguided)
     }
 
-    /// The rows that the step needs in any case, in which this run is view number `view`: known before any is read, they can
-    /// be read together with those of other runs.
-    fn foresee(&self, view: usize, predictor: &mut dyn Predictor) -> Result<Vec<Row<'_>>> {
+    /// The canvases to show the model: this one, and with guidance the same without its prompt.
+    fn views<'a>(&'a self, forecast: Forecast<'a>) -> impl Iterator<Item = View<'a>> {
+        let (run, shadows) = (self.id, self.shadows.as_slice());
+        let attention = self.attention.as_slice();
+        let guided = View { run, tokens: self.scene.canvas.tokens(), attention, shadows, forecast };
+        let unguided = View { tokens: &self.unguided, attention: &[], forecast: Forecast::default(), ..guided };
+        [guided, unguided].into_iter().take(self.scene.width())
+    }
+
+    /// The positions that the coming step reads: how many of them, from the first, for certain; the others if it goes on.
+    /// Before the forward pass, what an order that goes by attention puts first is not known yet.
+    fn foresee(&self, view: usize, observed: bool, predictor: &mut dyn Predictor) -> Result<(Vec<usize>, usize)> {
         let Strategy { order, pace, order_temperature, .. } = &self.strategy;
         let candidates = self.scene.candidates();
-        let positions = if order.reads() || !self.scene.options.lens.deferred.is_empty() {
-            candidates
+        let count = if order.reads() || !self.scene.options.lens.deferred.is_empty() {
+            candidates.len()
         } else {
-            let count = pace.reads(&self.scene.block, candidates.len());
-            let mut step = self.scene.look(view, HashMap::new(), predictor);
-            step.rank(order.as_ref(), *order_temperature, candidates)?.first(count)
+            pace.reads(&self.scene.block, candidates.len()).min(candidates.len())
         };
-        Ok(positions.into_iter().map(|position| self.scene.row(view, Place::At(position))).collect())
+        if count == candidates.len() || !(observed || order.attention().is_empty()) {
+            return Ok((candidates, count));
+        }
+        let mut step = self.scene.look(view, HashMap::new(), predictor);
+        Ok((step.rank(order.as_ref(), *order_temperature, candidates)?.positions().to_vec(), count))
+    }
+
+    /// The rows that the coming step reads, in which this run is view number `view`, with the rest of its [`Forecast`].
+    fn forecast(&self, view: usize, predictor: &mut dyn Predictor) -> Result<(Vec<Row<'_>>, usize, usize)> {
+        let Strategy { order, revision, order_temperature, .. } = &self.strategy;
+        let (positions, certain) = self.foresee(view, false, predictor)?;
+        let sources = if certain < positions.len() { order.attention().len() } else { 0 };
+        if sources > 0 && *order_temperature > 0.0 {
+            // Where chance has a say, scores do not tell which come first.
+            return Ok((Vec::new(), 0, 0));
+        }
+        let mut expected = certain;
+        let mut places: Vec<Place> = positions.into_iter().map(Place::At).collect();
+        if let Some(revision) = revision.as_ref().filter(|_| certain == places.len()) {
+            places.extend(revision.reads(&self.scene.canvas, &self.scene.block));
+            expected = places.len();
+        }
+        Ok((places.into_iter().map(|place| self.scene.row(view, place)).collect(), expected, sources))
     }
 
     /// One step; `read` is what was foreseen.
@@ -240,22 +264,26 @@ pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
 /// Takes one step with each of `runs`, which share a single forward pass, and one vocabulary projection for all that they are
 /// sure to read.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
-    let views: Vec<View<'_>> = runs.iter_mut().flat_map(|run| run.views()).collect();
-    let mut seen = predictor.observe(&views)?;
-    let mut view = 0;
     let mut first_views = Vec::with_capacity(runs.len());
+    let mut count = 0;
     for run in runs.iter_mut() {
+        run.hide_prompt();
+        first_views.push(count);
+        count += run.scene.width();
+    }
+
+    let mut seen = observe(runs, &first_views, predictor)?;
+    for (run, &view) in runs.iter_mut().zip(&first_views) {
         run.scene.seen = std::mem::take(&mut seen[view]);
-        first_views.push(view);
-        view += run.scene.width();
     }
 
     let mut rows = Vec::new();
     for (run, &view) in runs.iter().zip(&first_views) {
-        rows.extend(run.foresee(view, predictor)?);
+        let (positions, certain) = run.foresee(view, true, predictor)?;
+        rows.extend(positions[..certain].iter().map(|&position| run.scene.row(view, Place::At(position))));
     }
     let beliefs = if rows.is_empty() { Vec::new() } else { predictor.read(&rows)? };
-    let mut read = vec![HashMap::new(); view];
+    let mut read = vec![HashMap::new(); count];
     for (row, belief) in rows.iter().zip(beliefs) {
         read[row.view].insert(row.place, belief);
     }
@@ -264,6 +292,20 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         run.advance(view, std::mem::take(&mut read[view]), predictor)?;
     }
     Ok(())
+}
+
+/// One forward pass over the canvases of all `runs`, whose first views have these numbers.
+fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predictor) -> Result<Vec<Observation>> {
+    let mut forecasts = Vec::with_capacity(runs.len());
+    for (run, &view) in runs.iter().zip(first_views) {
+        forecasts.push(run.forecast(view, predictor)?);
+    }
+    let views: Vec<View<'_>> = runs
+        .iter()
+        .zip(&forecasts)
+        .flat_map(|(run, &(ref rows, expected, sources))| run.views(Forecast { rows, expected, sources }))
+        .collect();
+    predictor.observe(&views)
 }
 
 /// Steps all `runs` together until each is finished.

@@ -1,9 +1,11 @@
 //! What must hold for every strategy, on random models, canvases and blocks.
 
+use std::collections::HashSet;
+
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Choice, Delta, Description, Draw, Error, Lens, Observation, Options, Predictor, Result, Row, Run,
-    Settings, Strategy, Token, View, decode, split,
+    Belief, Canvas, Choice, Delta, Description, Draw, Error, Forecast, Lens, Observation, Options, Place, Predictor,
+    Result, Row, Run, Settings, Strategy, Token, View, decode, split,
 };
 use proptest::prelude::*;
 
@@ -281,6 +283,84 @@ fn runs_read_together_what_they_can_foresee() {
     let mut runs = [(20, "dos"), (7, "confidence"), (20, "random+top2"), (12, "entropy+eb")].map(start);
     decode(&mut runs, &mut model).unwrap();
     assert_eq!(model.reads, 20, "one read for each shared step");
+}
+
+/// Checks what is read against what was foretold.
+struct Foretold {
+    model: Scripted,
+    /// Of the last view: its rows, those to be read first in front, and how many in all likelihood.
+    rows: Vec<Place>,
+    expected: usize,
+    read: Vec<Place>,
+}
+
+impl Foretold {
+    /// The step before was foretold rightly: all that was expected, but for what is verified only now and then, and of the
+    /// others those in front.
+    fn check(&mut self) {
+        let read: HashSet<Place> = self.read.drain(..).collect();
+        let places: HashSet<Place> = self.rows.iter().copied().collect();
+        assert!(read.is_subset(&places), "{read:?} were read, {places:?} foretold");
+        let shadow = |place: &Place| matches!(place, Place::Shadow(_));
+        assert!(self.rows[..self.expected].iter().all(|place| shadow(place) || read.contains(place)));
+        let masked = read.iter().filter(|place| !shadow(place)).count();
+        assert!(self.rows[..masked].iter().all(|place| read.contains(place)), "{read:?} of {:?}", self.rows);
+    }
+}
+
+impl Predictor for Foretold {
+    fn description(&self) -> &Description {
+        self.model.description()
+    }
+    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        self.check();
+        let seen = self.model.observe(views)?;
+        let Forecast { rows, expected, sources } = views[0].forecast;
+        let score = |place: &Place| -> f64 {
+            seen[0].dependency[..sources].iter().map(|scores| f64::from(scores[place.position()])).sum()
+        };
+        self.rows = rows.iter().map(|row| row.place).collect();
+        self.rows.sort_by(|a, b| score(b).total_cmp(&score(a)));
+        self.expected = expected;
+        Ok(seen)
+    }
+    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        self.read.extend(rows.iter().map(|row| row.place));
+        self.model.read(rows)
+    }
+    fn forget(&mut self, run: u64) {
+        self.model.forget(run);
+    }
+}
+
+#[test]
+fn what_is_foretold_is_what_is_read() {
+    for name in [
+        "dos",
+        "dos+top3",
+        "dos+eb",
+        "dos+threshold",
+        "random",
+        "random+eb",
+        "confidence",
+        "margin+eb",
+        "entropy+schedule",
+        "fast-dllm",
+        "klass",
+        "dos+klass",
+        "saber",
+        "wino",
+        "dos+threshold+backtrack",
+    ] {
+        let mut model = Foretold { model: model(3), rows: Vec::new(), expected: 0, read: Vec::new() };
+        let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
+        let strategy = Strategy::parse(name, &Settings::default()).unwrap();
+        let blocks = vec![canvas.span()];
+        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        assert!(!model.rows.is_empty(), "{name}");
+        model.check();
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) fn probe(args: &Probe) -> Result<()> {
     }
 
     let attention: Vec<Source> = (0..layers).map(|layer| Source { layer, heads: Vec::new() }).collect();
-    let views = [View { run: 0, tokens, attention: &attention, shadows: &[] }];
+    let views = [View { tokens, attention: &attention, ..View::default() }];
     let observation = engine.predictor.observe(&views)?.remove(0);
     let masked_only = |scores: Vec<f32>| -> Vec<Option<f32>> {
         scores.into_iter().zip(tokens).map(|(score, &token)| (token == mask).then_some(score)).collect()

@@ -9,14 +9,17 @@ use cudarc::nvrtc::{result, sys};
 
 use crate::{Error, Result};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 11] = [
     include_str!("kernel/common.cu"),
     include_str!("kernel/rows.cu"),
     include_str!("kernel/fp8.cu"),
     include_str!("kernel/product.cu"),
     include_str!("kernel/tensor.cu"),
+    include_str!("kernel/attention_tiles.cu"),
     include_str!("kernel/attention.cu"),
+    include_str!("kernel/scores.cu"),
     include_str!("kernel/belief.cu"),
+    include_str!("kernel/projection.cu"),
     include_str!("kernel/weights.cu"),
 ];
 

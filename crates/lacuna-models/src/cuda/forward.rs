@@ -9,11 +9,13 @@ use super::attention::{Operands, Shape};
 use super::buffer::Buffer;
 use super::fp8::{self, Quantized};
 use super::gpu::{Gpu, Graph};
-use super::kernel::{Collection, Embedding, Gate, Job, Kernels, NONE, Norm, Rotation, Tile};
+use super::kernel::{
+    Collection, Embedding, Gate, Job, Kernels, NONE, Norm, Projection, Reading, Rotation, STRETCH, Tile,
+};
 use super::matrix::{Elements, Part, element_size};
 use super::product::{Factors, Products, Units};
 use super::rope::Rope;
-use super::staging::Staging;
+use super::staging::{Landing, Offset, Staging};
 use super::weights::{Block, Weights};
 use crate::layout::{Layout, Selection};
 use crate::{Architecture, Precision, Result};
@@ -40,6 +42,7 @@ pub(crate) struct Forward {
     pub(crate) weights: Weights,
     pub(crate) shape: Shape,
     pub(crate) sizes: Sizes,
+    projection: ProjectionTiles,
     rope: Rope,
     /// The residual stream of all rows before the last block.
     hidden: Buffer<f32>,
@@ -54,9 +57,10 @@ pub(crate) struct Forward {
     gate_up: Elements,
     /// The mass of each row and head, for each layer that was asked for it.
     mass: Buffer<f32>,
-    scores: Buffer<f32>,
+    pub(crate) scores: Buffer<f32>,
     all: Selection,
     staging: Staging,
+    landing: Landing,
     placed: Placed,
     pub(crate) machine: Machine,
 }
@@ -69,6 +73,43 @@ pub(crate) struct Sizes {
     pub(crate) mlp: usize,
     pub(crate) vocabulary: usize,
     epsilon: f32,
+}
+
+/// Threads of a block of the vocabulary projection.
+const PROJECTORS: usize = 256;
+
+/// The tiles of the vocabulary projection, as `projection.cu` has them.
+struct ProjectionTiles {
+    few: ProjectionTile,
+    many: ProjectionTile,
+}
+
+/// Rows of a tile, and bytes of shared memory that a block needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ProjectionTile {
+    rows: usize,
+    shared: usize,
+}
+
+impl ProjectionTiles {
+    fn of(gpu: &Gpu, precision: Precision) -> Self {
+        // Slices of 64 columns of both factors, in stages that begin at a multiple of 1024 bytes.
+        let staged = |rows, stages| ProjectionTile { rows, shared: stages * (STRETCH + rows) * 64 * 2 + 1024 };
+        // The logits.
+        let plain = ProjectionTile { rows: 64, shared: 64 * (STRETCH + 5) * 4 };
+        let (few, many) = match (precision, gpu.architecture()) {
+            (Precision::F32, _) => (plain, plain),
+            (_, 90) => (staged(64, 4), staged(256, 4)),
+            _ => (staged(64, 4), staged(128, 3)),
+        };
+        Self { few, many }
+    }
+
+    /// Large tiles take a twentieth less time for a row, but more of their rows may be empty.
+    fn for_rows(&self, rows: usize) -> ProjectionTile {
+        let time = |tile: ProjectionTile, each: usize| rows.next_multiple_of(tile.rows) * each;
+        if time(self.few, 20) <= time(self.many, 19) { self.few } else { self.many }
+    }
 }
 
 /// What the launches of a forward pass depend on.
@@ -111,11 +152,15 @@ impl Forward {
         for kernel in [&kernels.attention, &kernels.attention_with_mass] {
             kernels.allow_shared(kernel, shape.shared())?;
         }
+        let projection = ProjectionTiles::of(gpu, precision);
+        kernels.allow_shared(&kernels.project_few, projection.few.shared)?;
+        kernels.allow_shared(&kernels.project_many, projection.many.shared)?;
         let elements = || Elements::new(gpu, precision, 0);
         Ok(Self {
             graphs: HashMap::new(),
             weights,
             shape,
+            projection,
             sizes: Sizes {
                 hidden: architecture.hidden,
                 key: architecture.key_size(),
@@ -134,17 +179,16 @@ impl Forward {
             scores: Buffer::new(gpu, 0)?,
             all: Selection::default(),
             staging: Staging::new(gpu)?,
+            landing: Landing::new(gpu)?,
             placed: Placed::default(),
             machine: Machine { gpu: gpu.clone(), kernels, products: Products::new(gpu, precision)? },
         })
     }
 
-    /// Runs everything that all rows need, and tells the dependency scores asked for.
-    pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
-        let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
+    /// Launches everything that all rows need. If dependency scores are asked for, they are on their way here.
+    pub(crate) fn launch(&mut self, layout: &Layout, views: &[View<'_>]) -> Result<Option<Scores>> {
         if layout.rows() == 0 {
-            return Ok(seen);
+            return Ok(None);
         }
         let mut asked: Vec<usize> = views.iter().flat_map(|view| view.attention).map(|source| source.layer).collect();
         asked.sort_unstable();
@@ -153,16 +197,23 @@ impl Forward {
         let pass = self.place(layout, asked, &jobs)?;
         self.run(pass.clone())?;
         if jobs.scores == 0 {
-            return Ok(seen);
+            return Ok(None);
         }
-        let found = self.collect(&pass, &jobs)?;
-        let mut found = &found[..];
-        for scores in seen.iter_mut().flat_map(|seen| &mut seen.dependency) {
-            let (these, rest) = found.split_at(scores.len());
-            scores.copy_from_slice(these);
+        self.collect(&pass, &jobs)?;
+        self.landing.begin(jobs.scores * size_of::<f32>())?;
+        Ok(Some(Scores { at: self.landing.fetch::<f32>(self.scores.at(0), jobs.scores)?, count: jobs.scores }))
+    }
+
+    /// What the views show, once their scores are here.
+    pub(crate) fn seen(&self, views: &[View<'_>], scores: Option<Scores>) -> Vec<Observation> {
+        let mut found: &[f32] = scores.map_or(&[], |Scores { at, count }| self.landing.get(at, count));
+        let mut next = |tokens: usize| {
+            let (these, rest) = found.split_at(tokens);
             found = rest;
-        }
-        Ok(seen)
+            these.to_vec()
+        };
+        let mut show = |view: &View<'_>| view.attention.iter().map(|_| next(view.tokens.len())).collect();
+        views.iter().map(|view| Observation { dependency: show(view) }).collect()
     }
 
     /// Makes room, and sends what the GPU must know.
@@ -310,11 +361,16 @@ impl Forward {
         self.finish_block(layer, rows.1, output)
     }
 
-    /// The logits of some rows of what [`finish`](Self::finish) gave.
-    pub(crate) fn project(&mut self, finished: u64, rows: (u64, usize), logits: u64) -> Result<()> {
+    /// The vocabulary projection of some rows of what [`finish`](Self::finish) gave, and what `reading` makes of it.
+    pub(crate) fn project(&self, finished: u64, rows: (u64, usize), reading: Reading) -> Result<()> {
         self.norm(finished, rows, self.weights.final_norm.at(0), NONE, None)?;
-        let head = self.weights.head.all();
-        self.multiply(rows.1, head, logits, Some(false))
+        let Part { address: weights, k, .. } = self.weights.head.all();
+        let Machine { gpu, kernels, .. } = &self.machine;
+        let tile = self.projection.for_rows(rows.1);
+        let kernel = if tile == self.projection.few { &kernels.project_few } else { &kernels.project_many };
+        let arguments = Projection { input: self.input.at(0), weights, reading, k: k as u32 };
+        let grid = [rows.1.div_ceil(tile.rows), self.sizes.vocabulary.div_ceil(STRETCH)];
+        gpu.launch(kernel, grid, PROJECTORS, tile.shared, &arguments)
     }
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
@@ -461,8 +517,8 @@ impl Forward {
         }
     }
 
-    /// The scores of all jobs, one after the other.
-    fn collect(&mut self, pass: &Pass, jobs: &Jobs) -> Result<Vec<f32>> {
+    /// Launches the scores of all jobs, one after the other.
+    fn collect(&self, pass: &Pass, jobs: &Jobs) -> Result<()> {
         let Machine { gpu, kernels, .. } = &self.machine;
         let arguments = Collection {
             jobs: self.placed.jobs,
@@ -473,11 +529,15 @@ impl Forward {
             rows: pass.rows as u32,
             all_heads: self.shape.heads as u32,
         };
-        gpu.launch(&kernels.collect, [jobs.list.len(), 1], 256, 0, &arguments)?;
-        let mut scores = vec![0.0; jobs.scores];
-        self.scores.read(0, &mut scores)?;
-        Ok(scores)
+        gpu.launch(&kernels.collect, [jobs.list.len(), 1], 256, 0, &arguments)
     }
+}
+
+/// Dependency scores on their way from the GPU.
+#[derive(Clone, Copy)]
+pub(crate) struct Scores {
+    at: Offset,
+    count: usize,
 }
 
 /// The dependency scores that all views ask for.

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
@@ -18,6 +19,7 @@ pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     name: String,
     capability: (i32, i32),
+    waits: AtomicU64,
 }
 
 /// Compute capability from which on there are tensor cores for bf16.
@@ -58,7 +60,7 @@ impl Gpu {
         // SAFETY: all work is on one stream, so there is nothing to track.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        Ok(Arc::new(Self { context, stream, name, capability }))
+        Ok(Arc::new(Self { context, stream, name, capability, waits: AtomicU64::new(0) }))
     }
 
     /// What it is called.
@@ -83,7 +85,13 @@ impl Gpu {
 
     /// Waits until everything so far is done.
     pub(crate) fn wait(&self) -> Result<()> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
         Ok(self.stream.synchronize()?)
+    }
+
+    /// How often somebody has waited.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stream(&self) -> sys::CUstream {

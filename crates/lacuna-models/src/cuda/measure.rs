@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
+use super::event::Event;
 use super::fp8::Quantized;
 use super::gpu::Gpu;
 use super::kernel::{Kernels, Noise};
 use super::matrix::Elements;
-use super::product::{Event, Factors, Products, Units};
+use super::product::{Factors, Products, Units};
 use crate::{Precision, Result};
 
 /// The side of the product that is measured: large enough for all of the GPU, and for its rate to be steady.

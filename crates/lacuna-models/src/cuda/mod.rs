@@ -6,6 +6,7 @@ mod attention;
 mod believe;
 mod buffer;
 mod compile;
+mod event;
 mod forward;
 mod fp8;
 mod gpu;

@@ -74,6 +74,11 @@ impl CudaPredictor {
         predictor.gpu.wait()?;
         Ok(predictor)
     }
+
+    /// How often the host has waited for the GPU: once for each step, as far as what the step reads was foretold.
+    pub fn waits(&self) -> u64 {
+        self.gpu.waits()
+    }
 }
 
 impl Drop for CudaPredictor {
@@ -124,9 +129,15 @@ impl Predictor for CudaPredictor {
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         views.iter().try_for_each(|view| check(view, &self.description))?;
         self.gpu.bind()?;
-        self.layout.pack(views, self.description.mask);
-        self.reader.renew();
-        Ok(self.forward.observe(&self.layout, views)?)
+        let Self { gpu, layout, forward, reader, .. } = self;
+        layout.pack(views, self.description.mask);
+        let scores = forward.launch(layout, views)?;
+        let pending = reader.foresee(forward, layout, views)?;
+        if scores.is_some() || pending.is_some() {
+            gpu.wait()?;
+        }
+        reader.arrive(pending);
+        Ok(forward.seen(views, scores))
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {

@@ -16,9 +16,9 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t, cublasLtMatmulMatrixScale_t,
     cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cublasStatus_t, cudaDataType_t,
 };
-use cudarc::driver::{result as driver, sys as driver_sys};
 
 use super::buffer::Buffer;
+use super::event::Event;
 use super::gpu::Gpu;
 use super::kernel::{Comparison, Kernels, Product};
 use crate::{Error, Precision, Result};
@@ -323,43 +323,6 @@ impl Drop for Plan {
                 let _ = lt::destroy_matrix_layout(layout);
             }
         }
-    }
-}
-
-/// A moment on the GPU's own clock.
-pub(crate) struct Event(driver_sys::CUevent);
-
-impl Event {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self(driver::event::create(driver_sys::CUevent_flags::CU_EVENT_DEFAULT)?))
-    }
-
-    /// Marks the moment when everything launched so far is done.
-    pub(crate) fn record(&self, gpu: &Gpu) -> Result<()> {
-        // SAFETY: both exist.
-        unsafe { driver::event::record(self.0, gpu.stream())? };
-        Ok(())
-    }
-
-    /// Milliseconds from this moment to another; both have passed.
-    pub(crate) fn until(&self, end: &Self) -> Result<f32> {
-        type Elapsed = unsafe extern "C" fn(*mut f32, driver_sys::CUevent, driver_sys::CUevent) -> driver_sys::CUresult;
-        let mut milliseconds = 0.0;
-        // SAFETY: the function has this type in all drivers, and both events exist. cudarc would call its second version, which
-        // only drivers for CUDA 12.8 and later have.
-        unsafe {
-            let elapsed = driver_sys::culib().get::<Elapsed>(b"cuEventElapsedTime");
-            let elapsed = elapsed.map_err(|error| Error::Gpu(error.to_string()))?;
-            elapsed(&mut milliseconds, self.0, end.0).result()?;
-        }
-        Ok(milliseconds)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: it is not used any more.
-        let _ = unsafe { driver::event::destroy(self.0) };
     }
 }
 

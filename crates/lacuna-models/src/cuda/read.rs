@@ -3,113 +3,197 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::{Belief, Lens, Place, Previous, Row};
+use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
 
 use super::believe::believe;
 use super::buffer::Buffer;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
-use super::kernel::{Look, NOBODY, NONE, Outcome, Reading, STRETCH, Summary};
+use super::kernel::{Candidate, Choice, Choosing, Look, NOBODY, NONE, Outcome, PIECE, Reading, STRETCH, Summary};
 use super::remember::Remembered;
-use super::staging::Staging;
+use super::staging::{Landing, Offset, Staging};
 use crate::Result;
 use crate::ask::takes_the_largest;
 use crate::layout::{Layout, Selection};
 
-/// Bytes of logits that exist at the same time, more or less.
-const LOGITS: usize = 256 << 20;
-/// Operations that are done ahead of being asked: they take hardly longer than what was asked for.
-const AHEAD: f64 = 2e9;
-/// The same for the second read of an observation and later: whoever reads on will read on again.
-const FAR_AHEAD: f64 = 5e10;
+/// Bytes of logits, or of what is found in them, that exist at the same time, more or less.
+const AT_ONCE: usize = 256 << 20;
+/// Rows that may be read without being asked for: they are on the tiles of those that are, and cost next to nothing.
+const UNASKED: usize = 64;
+/// Operations that this may take where rows are cheap.
+const UNASKED_OPERATIONS: f64 = 5e10;
+/// Candidates that can be chosen from by score: their scores fit into shared memory.
+const CANDIDATES: usize = 6000;
 
 /// What reading computes in, and what it remembers from step to step.
 pub(crate) struct Reader {
+    gpu: Arc<Gpu>,
     staging: Staging,
+    landing: Landing,
     selection: Selection,
     finished: Buffer<f32>,
     logits: Buffer<f32>,
     parts: Buffer<Summary>,
     divergences: Buffer<f64>,
     outcomes: Buffer<Outcome>,
+    chosen: Buffer<u32>,
     remembered: Remembered,
     /// For rows whose beliefs are made on the host.
     remembered_here: HashMap<(u64, usize), Previous>,
-    ahead: Option<Ahead>,
-    /// How often the views observed last have been read.
-    reads: usize,
-}
-
-/// What was read before it was asked for, all through one lens.
-struct Ahead {
-    lens: Lens,
-    /// The rows, ascending, and what was found there.
-    rows: Vec<usize>,
-    outcomes: Vec<Outcome>,
+    /// What was read of the views observed last before it was asked for.
+    foreseen: HashMap<(usize, Place), lacuna::Result<Belief>>,
 }
 
 /// A row to read, found in the layout.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
+    asked: Row<'a>,
     row: usize,
-    position: usize,
-    /// The row to push away from, and how far.
-    guide: Option<(usize, f32)>,
-    lens: &'a Lens,
-    witness: Option<u32>,
+    /// The row to push away from.
+    guide: Option<usize>,
     /// What it is remembered under.
     key: Option<(u64, usize)>,
-    /// Set if the belief is made here: a draw, or a truncated distribution.
-    here: Option<&'a Row<'a>>,
+    /// Whether the belief is made here, from all logits: a draw, or a truncated distribution.
+    here: bool,
 }
 
 impl<'a> Ask<'a> {
-    fn new(layout: &Layout, row: &'a Row<'a>) -> Result<Self> {
-        let guide = row.guide.map(|guide| Ok::<_, crate::Error>((layout.row(guide.view, row.place)?, guide.scale)));
-        let position = row.place.position();
+    fn new(layout: &Layout, asked: &Row<'a>) -> Result<Self> {
         Ok(Self {
-            row: layout.row(row.view, row.place)?,
-            position,
-            guide: guide.transpose()?,
-            lens: row.lens,
-            witness: row.witness,
-            key: row.remember.then(|| (layout.spans[row.view].run, position)),
-            here: (!takes_the_largest(row.lens)).then_some(row),
+            asked: *asked,
+            row: layout.row(asked.view, asked.place)?,
+            guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
+            key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
+            here: !takes_the_largest(asked.lens),
         })
     }
 
-    /// The belief that an outcome holds.
-    fn believe(&self, outcome: &Outcome, compared: bool) -> lacuna::Result<Belief> {
-        believe(outcome, self.position, self.witness.is_some(), compared)
+    /// How many rows are projected for it.
+    fn projected(&self) -> usize {
+        1 + usize::from(self.guide.is_some())
     }
 
-    /// Whether it is about the row and the lens alone.
-    fn is_plain(&self) -> bool {
-        self.guide.is_none() && self.witness.is_none() && self.key.is_none() && self.here.is_none()
+    /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
+    fn written(&self) -> usize {
+        if self.key.is_some() || self.here || self.guide.is_some() { self.projected() } else { 0 }
     }
+
+    /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
+    fn is_harmless(&self) -> bool {
+        self.key.is_none() && !self.here
+    }
+}
+
+/// Asks of one view whose rows only the scores on the GPU tell.
+struct Group<'a> {
+    /// The first ask, and how many.
+    first: usize,
+    take: usize,
+    /// All that might be chosen.
+    candidates: Vec<Ask<'a>>,
+    /// Where the view's scores begin, and how many sources are averaged.
+    scores: usize,
+    sources: usize,
+    tokens: usize,
+    /// The first of the selected rows that is its.
+    slot: usize,
+}
+
+impl Group<'_> {
+    /// What the GPU must know, but for where its candidates lie.
+    fn choice(&self) -> Choice {
+        Choice {
+            scores: self.scores as u32,
+            tokens: self.tokens as u32,
+            sources: self.sources as u32,
+            candidates: 0,
+            count: self.candidates.len() as u32,
+            take: self.take as u32,
+            slots: self.slot as u32,
+        }
+    }
+}
+
+/// Beliefs on their way from the GPU.
+pub(crate) struct Pending<'a> {
+    asks: Vec<Ask<'a>>,
+    groups: Vec<Group<'a>>,
+    /// For each ask, whether it is compared with what was remembered.
+    compared: Vec<bool>,
+    outcomes: Offset,
+    /// For each selected row the number of the candidate that was chosen for it.
+    chosen: (Offset, usize),
+    /// For asks whose beliefs are made here, by number: the logits, and those of the guiding row.
+    logits: HashMap<usize, (Offset, Option<Offset>)>,
 }
 
 impl Reader {
     pub(crate) fn new(gpu: &Arc<Gpu>, vocabulary: usize) -> Result<Self> {
         Ok(Self {
+            gpu: gpu.clone(),
             staging: Staging::new(gpu)?,
+            landing: Landing::new(gpu)?,
             selection: Selection::default(),
             finished: Buffer::new(gpu, 0)?,
             logits: Buffer::new(gpu, 0)?,
             parts: Buffer::new(gpu, 0)?,
             divergences: Buffer::new(gpu, 0)?,
             outcomes: Buffer::new(gpu, 0)?,
+            chosen: Buffer::new(gpu, 0)?,
             remembered: Remembered::new(gpu, vocabulary),
             remembered_here: HashMap::new(),
-            ahead: None,
-            reads: 0,
+            foreseen: HashMap::new(),
         })
     }
 
-    /// Forgets what was read of the views observed before.
-    pub(crate) fn renew(&mut self) {
-        self.ahead = None;
-        self.reads = 0;
+    /// Launches what is foretold of `views`: what is expected, and of the rest as much as costs next to nothing.
+    pub(crate) fn foresee<'a>(
+        &mut self,
+        forward: &mut Forward,
+        layout: &Layout,
+        views: &[View<'a>],
+    ) -> Result<Option<Pending<'a>>> {
+        self.foreseen.clear();
+        let unsure = views.iter().filter(|view| view.forecast.expected < view.forecast.rows.len()).count();
+        let share = unasked_rows(forward.sizes).div_ceil(unsure.max(1));
+        let (mut all, mut groups, mut scores) = (Vec::new(), Vec::new(), 0);
+        for view in views {
+            let Forecast { rows, expected, sources } = view.forecast;
+            let asks = rows.iter().map(|row| Ask::new(layout, row)).collect::<Result<Vec<Ask<'a>>>>()?;
+            let harmless = asks.iter().all(Ask::is_harmless);
+            let first_score = scores;
+            scores += view.attention.len() * view.tokens.len();
+            let take = match sources {
+                0 if harmless => expected + share,
+                0 => expected,
+                _ if harmless => expected.max(share),
+                _ => 0,
+            };
+            if sources > 0 && take < rows.len() {
+                let each_once = asks.windows(2).all(|pair| pair[0].row < pair[1].row);
+                if take == 0 || !each_once || rows.len() > CANDIDATES || asks.iter().any(|ask| ask.guide.is_some()) {
+                    continue;
+                }
+                let first = all.len();
+                all.extend(&asks[..take]);
+                let tokens = view.tokens.len();
+                groups.push(Group { first, take, candidates: asks, scores: first_score, sources, tokens, slot: 0 });
+            } else {
+                all.extend(&asks[..take.min(rows.len())]);
+            }
+        }
+        if all.is_empty() {
+            return Ok(None);
+        }
+        self.launch(forward, layout, all, groups).map(Some)
+    }
+
+    /// Takes in what was launched, now that it is here.
+    pub(crate) fn arrive(&mut self, pending: Option<Pending<'_>>) {
+        if let Some(pending) = pending {
+            let asks = self.conclude(pending);
+            self.foreseen.extend(asks.into_iter().map(|(ask, belief)| ((ask.asked.view, ask.asked.place), belief)));
+        }
     }
 
     /// The beliefs at `rows`.
@@ -119,237 +203,256 @@ impl Reader {
         layout: &Layout,
         rows: &[Row<'_>],
     ) -> lacuna::Result<Vec<Belief>> {
-        let asks = rows.iter().map(|row| Ask::new(layout, row)).collect::<Result<Vec<_>>>()?;
-        let Some(first) = asks.first() else { return Ok(Vec::new()) };
-        let lens = first.lens;
-        self.reads += 1;
-        let plain = asks.iter().all(|ask| ask.is_plain() && (std::ptr::eq(ask.lens, lens) || ask.lens == lens));
-        if plain {
-            if self.ahead.is_none() {
-                self.read_ahead(forward, layout, &asks)?;
-            }
-            if let Some(ahead) = self.ahead.as_ref().filter(|ahead| ahead.lens == *lens) {
-                let known: Option<Vec<usize>> =
-                    asks.iter().map(|ask| ahead.rows.binary_search(&ask.row).ok()).collect();
-                if let Some(known) = known {
-                    let belief = |(ask, &index): (&Ask<'_>, &usize)| ask.believe(&ahead.outcomes[index], false);
-                    return asks.iter().zip(&known).map(belief).collect();
-                }
-            }
+        let mut unread = Vec::new();
+        for row in rows.iter().filter(|row| !self.foreseen.contains_key(&(row.view, row.place))) {
+            unread.push(Ask::new(layout, row)?);
         }
-        self.answer(forward, layout, &asks)
+        let mut read = Vec::new();
+        if !unread.is_empty() {
+            let pending = self.launch(forward, layout, unread, Vec::new())?;
+            self.gpu.wait()?;
+            read = self.conclude(pending);
+        }
+        let mut read = read.into_iter().map(|(_, belief)| belief);
+        let take = |row: &Row<'_>| match self.foreseen.remove(&(row.view, row.place)) {
+            Some(belief) => belief,
+            None => read.next().expect("what was not foreseen was read"),
+        };
+        rows.iter().map(take).collect()
     }
 
-    /// Reads all rows that might be asked for, if that is quickly done. Many runs in one forward pass, or one that reads on
-    /// and on, then wait for the GPU once.
-    fn read_ahead(&mut self, forward: &mut Forward, layout: &Layout, asks: &[Ask<'_>]) -> lacuna::Result<()> {
-        let Sizes { hidden, mlp, vocabulary, .. } = forward.sizes;
-        let mut rows = layout.predicting_rows();
-        let limit = if self.reads > 1 { FAR_AHEAD } else { AHEAD };
-        let each = 2.0 * (2 * hidden * hidden + 3 * hidden * mlp + hidden * vocabulary) as f64;
-        if rows.len() <= asks.len() || rows.len() as f64 * each > limit {
-            return Ok(());
-        }
-        rows.extend(asks.iter().map(|ask| ask.row));
-        rows.sort_unstable();
-        rows.dedup();
-        let all: Vec<Ask<'_>> = rows.iter().map(|&row| Ask { row, ..asks[0] }).collect();
-        let plan = self.place(forward, layout, &all)?;
-        let outcomes = self.compute(forward, &plan, &all, &mut HashMap::new())?;
-        self.ahead = Some(Ahead { lens: asks[0].lens.clone(), rows, outcomes });
-        Ok(())
-    }
-
-    /// The belief of each ask.
-    fn answer(&mut self, forward: &mut Forward, layout: &Layout, asks: &[Ask<'_>]) -> lacuna::Result<Vec<Belief>> {
-        let plan = self.place(forward, layout, asks)?;
-        let mut drawn = HashMap::new();
-        let outcomes = self.compute(forward, &plan, asks, &mut drawn)?;
-        let mut beliefs = Vec::with_capacity(asks.len());
-        for (index, (ask, outcome)) in asks.iter().zip(&outcomes).enumerate() {
-            beliefs.push(match drawn.remove(&index) {
-                Some(belief) => belief,
-                None => {
-                    if let Some(key) = ask.key {
-                        self.remembered.replaced(key, outcome.log_total);
-                    }
-                    ask.believe(outcome, plan.compared[index])
-                }
-            }?);
-        }
-        Ok(beliefs)
-    }
-
-    /// What the kernels find for each ask; `drawn` gets the beliefs that are made here, by the number of the ask.
-    fn compute(
+    /// Launches everything for `asks`. Which rows those of the `groups` are is found out on the way.
+    fn launch<'a>(
         &mut self,
         forward: &mut Forward,
-        plan: &Plan,
-        asks: &[Ask<'_>],
-        drawn: &mut HashMap<usize, lacuna::Result<Belief>>,
-    ) -> Result<Vec<Outcome>> {
-        forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
-        for chunk in &plan.chunks {
-            forward.project(self.finished.at(0), chunk.sources, self.logits.at(0))?;
-            self.draw(forward, asks, chunk, drawn)?;
-            self.reduce(forward, plan, chunk)?;
+        layout: &Layout,
+        asks: Vec<Ask<'a>>,
+        mut groups: Vec<Group<'a>>,
+    ) -> Result<Pending<'a>> {
+        let vocabulary = forward.sizes.vocabulary;
+        let plan = self.place(forward, layout, &asks, &mut groups)?;
+        if !groups.is_empty() {
+            let most = groups.iter().map(|group| group.candidates.len()).max().unwrap_or(0);
+            let arguments = Choosing {
+                choices: plan.choices,
+                candidates: plan.candidates,
+                scores: forward.scores.at(0),
+                rows: plan.rows.0,
+                chosen: self.chosen.at(0),
+            };
+            let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
+            gpu.launch(&kernels.choose, [groups.len(), 1], 512, most * size_of::<f64>(), &arguments)?;
         }
-        let mut outcomes = vec![Outcome::default(); asks.len()];
-        self.outcomes.read(0, &mut outcomes)?;
-        Ok(outcomes)
+        forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
+        let wanted_here: usize = plan.chunks.iter().map(|chunk| chunk.cut.here.len()).sum();
+        self.landing.begin(Staging::room(&[
+            asks.len() * size_of::<Outcome>(),
+            plan.rows.1 * size_of::<u32>(),
+            2 * wanted_here * vocabulary.next_multiple_of(4) * size_of::<f32>(),
+        ]))?;
+        let mut logits = HashMap::new();
+        for chunk in &plan.chunks {
+            self.believe(forward, &plan, chunk)?;
+            for &(ask, index, guide) in &chunk.cut.here {
+                let mut fetch =
+                    |index: usize| self.landing.fetch::<f32>(self.logits.at(index * vocabulary), vocabulary);
+                logits.insert(ask, (fetch(index)?, guide.map(fetch).transpose()?));
+            }
+        }
+        let outcomes = self.landing.fetch::<Outcome>(self.outcomes.at(0), asks.len())?;
+        let count = if groups.is_empty() { 0 } else { plan.rows.1 };
+        let chosen = (self.landing.fetch::<u32>(self.chosen.at(0), count)?, count);
+        Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen, logits })
+    }
+
+    /// What became of asks, now that everything is here.
+    fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
+        let Pending { mut asks, groups, compared, outcomes, chosen, logits } = pending;
+        let Self { landing, remembered, remembered_here, .. } = self;
+        let chosen = landing.get::<u32>(chosen.0, chosen.1);
+        for Group { first, take, candidates, slot, .. } in &groups {
+            for (ask, &number) in asks[*first..first + take].iter_mut().zip(&chosen[*slot..]) {
+                *ask = candidates[number as usize];
+            }
+        }
+        let outcomes = landing.get::<Outcome>(outcomes, asks.len());
+        let believe = |(number, ask): (usize, Ask<'a>)| {
+            let Ask { asked, key, .. } = ask;
+            let Some(&(at, guide)) = logits.get(&number) else {
+                let outcome = &outcomes[number];
+                if let Some(key) = key {
+                    remembered.replaced(key, outcome.log_total);
+                }
+                return (ask, believe(outcome, asked.place.position(), asked.witness.is_some(), compared[number]));
+            };
+            let vocabulary = remembered.vocabulary();
+            let mut logits = landing.get::<f32>(at, vocabulary).to_vec();
+            if let (Some(guide), Some(lacuna::Guide { scale, .. })) = (guide, asked.guide) {
+                for (logit, unguided) in logits.iter_mut().zip(landing.get::<f32>(guide, vocabulary)) {
+                    *logit = unguided + (scale + 1.0) * (*logit - unguided);
+                }
+            }
+            let mut previous = key.and_then(|key| remembered_here.remove(&key));
+            let belief = asked.believe(&mut logits, &mut previous);
+            if let (Some(key), Some(previous)) = (key, previous) {
+                remembered_here.insert(key, previous);
+            }
+            (ask, belief)
+        };
+        asks.into_iter().enumerate().map(believe).collect()
     }
 
     /// Makes room, and sends what the GPU must know.
-    fn place(&mut self, forward: &Forward, layout: &Layout, asks: &[Ask<'_>]) -> Result<Plan> {
+    fn place(
+        &mut self,
+        forward: &Forward,
+        layout: &Layout,
+        asks: &[Ask<'_>],
+        groups: &mut [Group<'_>],
+    ) -> Result<Plan> {
         let Sizes { hidden, vocabulary, .. } = forward.sizes;
-        let mut needed: Vec<usize> =
-            asks.iter().flat_map(|ask| [Some(ask.row), ask.guide.map(|(row, _)| row)]).flatten().collect();
+        let mut needed: Vec<usize> = asks.iter().flat_map(|ask| [Some(ask.row), ask.guide]).flatten().collect();
         needed.sort_unstable();
         needed.dedup();
         self.selection.select(layout, needed.into_iter(), forward.shape.tile());
-        let selection = &self.selection;
-        let mut indices = vec![0; layout.rows()];
-        selection.rows.iter().zip(0..).for_each(|(&row, index)| indices[row] = index);
-        let index = |row: usize| -> u32 { indices[row] };
+        let mut slots = vec![0u32; layout.rows()];
+        self.selection.rows.iter().zip(0..).for_each(|(&row, slot)| slots[row] = slot);
 
-        let (mut tokens, mut looks, mut compared): (Vec<u32>, Vec<Look>, Vec<bool>) = Default::default();
-        let (mut sources, mut cuts): (Vec<u32>, Vec<Cut>) = Default::default();
-        let mut suppressed: Option<(&Lens, u32)> = None;
-        for (number, chunk) in asks.chunks(rows_at_once(vocabulary)).enumerate() {
-            let start = sources.len();
-            sources.extend(chunk.iter().map(|ask| index(ask.row)));
-            for ask in chunk {
-                let list = match suppressed {
-                    Some((lens, list)) if std::ptr::eq(lens, ask.lens) => list,
-                    _ => {
-                        tokens.extend(&ask.lens.suppressed);
-                        (tokens.len() - ask.lens.suppressed.len()) as u32
-                    }
-                };
-                suppressed = Some((ask.lens, list));
-                let mut look = Look {
-                    guide: NOBODY,
-                    suppressed: list,
-                    suppressed_count: ask.lens.suppressed.len() as u32,
-                    witness: ask.witness.unwrap_or(NOBODY),
-                    ..Look::default()
-                };
-                if let Some((row, scale)) = ask.guide {
-                    look.guide = (sources.len() - start) as u32;
-                    look.scale = scale;
-                    sources.push(index(row));
-                }
-                if let Some(key) = ask.key.filter(|_| ask.here.is_none()) {
-                    let kept = self.remembered.place(key)?;
-                    look.previous = kept.address;
-                    look.previous_total = kept.log_total.unwrap_or(0.0);
-                    look.compare = u32::from(kept.log_total.is_some());
-                }
-                compared.push(look.compare == 1);
-                looks.push(look);
-            }
-            let filled = filled_up(sources.len() - start);
-            sources.resize(start + filled, 0);
-            let first = number * rows_at_once(vocabulary);
-            cuts.push(Cut { first, asks: chunk.len(), start, rows: filled });
-        }
-
-        let rows = filled_up(selection.len());
-        let mut selected: Vec<u32> = selection.rows.iter().map(|&row| row as u32).collect();
-        selected.resize(rows, selected[0]);
-        let tiles = forward.shape.tiles(layout, selection);
-        let most = cuts.iter().map(|cut| cut.rows).max().unwrap_or(0);
-        let stretches = vocabulary.div_ceil(STRETCH);
+        let at_once = asks_at_once(layout, vocabulary, asks);
+        let chunks = || asks.chunks(at_once);
+        let rows = filled_up(self.selection.len());
+        let most = chunks().map(|chunk| chunk.iter().map(Ask::projected).sum()).max().unwrap_or(0);
+        let most_written = chunks().map(|chunk| chunk.iter().map(Ask::written).sum::<usize>()).max().unwrap_or(0);
         self.finished.reserve(rows * hidden)?;
-        self.logits.reserve(most * vocabulary)?;
-        self.parts.reserve(most * stretches)?;
-        self.divergences.reserve(most * stretches)?;
+        self.logits.reserve(most_written * vocabulary)?;
+        self.parts.reserve(most * vocabulary.div_ceil(STRETCH))?;
+        self.divergences.reserve(most * vocabulary.div_ceil(PIECE))?;
         self.outcomes.reserve(asks.len())?;
-        self.staging.begin(Staging::room(&[
-            rows * 4,
+        self.chosen.reserve(rows)?;
+
+        let mut lists = Lists::default();
+        let mut cuts = Vec::with_capacity(asks.len().div_ceil(at_once));
+        for (number, chunk) in chunks().enumerate() {
+            cuts.push(self.cut(&mut lists, &slots, number * at_once, chunk)?);
+        }
+        let (mut choices, mut candidates): (Vec<Choice>, Vec<Candidate>) = Default::default();
+        for group in groups {
+            group.slot = slots[asks[group.first].row] as usize;
+            choices.push(Choice { candidates: candidates.len() as u32, ..group.choice() });
+            let candidate =
+                |ask: &Ask<'_>| Candidate { position: ask.asked.place.position() as u32, row: ask.row as u32 };
+            candidates.extend(group.candidates.iter().map(candidate));
+        }
+        let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| row as u32).collect();
+        selected.resize(rows, selected[0]);
+        let tiles = forward.shape.tiles(layout, &self.selection);
+
+        let Lists { sources, looks, tokens, compared, .. } = lists;
+        let staging = &mut self.staging;
+        staging.begin(Staging::room(&[
+            size_of_val(&selected[..]),
             size_of_val(&tiles[..]),
             size_of_val(&sources[..]),
             size_of_val(&looks[..]),
             size_of_val(&tokens[..]),
+            size_of_val(&choices[..]),
+            size_of_val(&candidates[..]),
         ]))?;
-        let staging = &mut self.staging;
         let selected = staging.push(&selected);
         let tile_list = staging.push(&tiles);
         let source_list = staging.push(&sources);
         let look_list = staging.push(&looks);
         let token_list = staging.push(&tokens);
+        let choice_list = staging.push(&choices);
+        let candidate_list = staging.push(&candidates);
         staging.send()?;
         let chunk = |cut: Cut| Chunk {
-            first: cut.first,
-            asks: cut.asks,
-            sources: (staging.at(source_list) + 4 * cut.start as u64, cut.rows),
-            looks: staging.at(look_list) + (cut.first * size_of::<Look>()) as u64,
-            guides: looks[cut.first..cut.first + cut.asks].iter().map(|look| look.guide).collect(),
-            remembers: looks[cut.first..cut.first + cut.asks].iter().any(|look| look.previous != NONE),
+            sources: (staging.at(source_list) + (cut.start * size_of::<u32>()) as u64, cut.rows),
+            looks: staging.at(look_list) + (cut.start * size_of::<Look>()) as u64,
+            cut,
         };
         Ok(Plan {
             rows: (staging.at(selected), rows),
             tiles: (staging.at(tile_list), tiles.len()),
             tokens: staging.at(token_list),
+            choices: staging.at(choice_list),
+            candidates: staging.at(candidate_list),
             chunks: cuts.into_iter().map(chunk).collect(),
             compared,
         })
     }
 
-    /// Makes the beliefs of a chunk that are made here, from logits as they come from the projection.
-    fn draw(
-        &mut self,
-        forward: &Forward,
-        asks: &[Ask<'_>],
-        chunk: &Chunk,
-        drawn: &mut HashMap<usize, lacuna::Result<Belief>>,
-    ) -> Result<()> {
-        let vocabulary = forward.sizes.vocabulary;
-        let row_of = |index: usize| -> Result<Vec<f32>> {
-            let mut logits = vec![0.0; vocabulary];
-            self.logits.read(index * vocabulary, &mut logits)?;
-            Ok(logits)
-        };
-        for (index, ask) in asks[chunk.first..chunk.first + chunk.asks].iter().enumerate() {
-            let Some(row) = ask.here else { continue };
-            let mut logits = row_of(index)?;
-            if let Some((_, scale)) = ask.guide {
-                let unguided = row_of(chunk.guides[index] as usize)?;
-                for (logit, unguided) in logits.iter_mut().zip(unguided) {
-                    *logit = unguided + (scale + 1.0) * (*logit - unguided);
-                }
+    /// Lists the rows of a chunk that begins with ask number `first`, and how they are looked at: those asked for, then those
+    /// that guide.
+    fn cut<'a>(&mut self, lists: &mut Lists<'a>, slots: &[u32], first: usize, asks: &[Ask<'a>]) -> Result<Cut> {
+        let mut cut = Cut { first, asks: asks.len(), start: lists.sources.len(), ..Cut::default() };
+        let mut guides: Vec<(u32, usize)> = Vec::new();
+        let mut written = 0..;
+        let mut next_written = || written.next().expect("numbers do not end");
+        let vocabulary = self.remembered.vocabulary();
+        for (number, ask) in (first..).zip(asks) {
+            lists.sources.push(slots[ask.row]);
+            let (suppressed, suppressed_count) = lists.suppressed(ask.asked.lens);
+            let witness = ask.asked.witness.unwrap_or(NOBODY);
+            let mut look = Look { guide: NOBODY, suppressed, suppressed_count, witness, ..Look::default() };
+            let own = (ask.written() > 0).then(&mut next_written);
+            look.logits = own.map_or(NONE, |index| self.logits.at(index * vocabulary));
+            let guide = ask.guide.map(|row| {
+                guides.push((slots[row], next_written()));
+                (asks.len() + guides.len() - 1, guides[guides.len() - 1].1)
+            });
+            if let Some(own) = own.filter(|_| ask.here) {
+                look.silent = 1;
+                cut.here.push((number, own, guide.map(|(_, written)| written)));
+            } else if let (Some((row, _)), Some(asked)) = (guide, ask.asked.guide) {
+                (look.guide, look.scale) = (row as u32, asked.scale);
+                cut.guided = true;
             }
-            let mut previous = ask.key.and_then(|key| self.remembered_here.remove(&key));
-            drawn.insert(chunk.first + index, row.believe(&mut logits, &mut previous));
-            if let (Some(key), Some(previous)) = (ask.key, previous) {
-                self.remembered_here.insert(key, previous);
+            if let Some(key) = ask.key.filter(|_| !ask.here) {
+                let kept = self.remembered.place(key)?;
+                look.previous = kept.address;
+                look.previous_total = kept.log_total.unwrap_or(0.0);
+                look.compare = u32::from(kept.log_total.is_some());
+                cut.remembers = true;
             }
+            lists.compared.push(look.compare == 1);
+            lists.looks.push(look);
         }
-        Ok(())
+        for (slot, written) in guides {
+            lists.sources.push(slot);
+            let logits = self.logits.at(written * vocabulary);
+            lists.looks.push(Look { logits, guide: NOBODY, witness: NOBODY, silent: 1, ..Look::default() });
+        }
+        cut.rows = lists.sources.len() - cut.start;
+        Ok(cut)
     }
 
-    /// Sums up the logits of a chunk.
-    fn reduce(&self, forward: &Forward, plan: &Plan, chunk: &Chunk) -> Result<()> {
+    /// Launches the beliefs of a chunk.
+    fn believe(&self, forward: &Forward, plan: &Plan, chunk: &Chunk) -> Result<()> {
         let vocabulary = forward.sizes.vocabulary;
-        let stretches = vocabulary.div_ceil(STRETCH);
-        let arguments = Reading {
-            logits: self.logits.at(0),
+        let (stretches, pieces) = (vocabulary.div_ceil(STRETCH), vocabulary.div_ceil(PIECE));
+        let Cut { first, asks, guided, remembers, .. } = chunk.cut;
+        let reading = Reading {
             looks: chunk.looks,
             tokens: plan.tokens,
             parts: self.parts.at(0),
             divergences: self.divergences.at(0),
-            outcomes: self.outcomes.at(chunk.first),
+            outcomes: self.outcomes.at(first),
             vocabulary: vocabulary as u32,
             stretches: stretches as u32,
-            rows: chunk.asks as u32,
+            pieces: pieces as u32,
+            rows: chunk.sources.1 as u32,
         };
+        forward.project(self.finished.at(0), chunk.sources, reading)?;
         let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
-        let each_row = [chunk.asks.div_ceil(32), 1];
-        gpu.launch(&kernels.summarize, [stretches, chunk.asks], 256, 0, &arguments)?;
-        gpu.launch(&kernels.conclude, each_row, 32, 0, &arguments)?;
-        if chunk.remembers {
-            gpu.launch(&kernels.diverge, [stretches, chunk.asks], 256, 0, &arguments)?;
-            gpu.launch(&kernels.conclude_divergence, each_row, 32, 0, &arguments)?;
+        let reading = Reading { rows: asks as u32, ..reading };
+        if guided {
+            gpu.launch(&kernels.guide, [stretches, asks], STRETCH, 0, &reading)?;
+        }
+        gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)?;
+        if remembers {
+            gpu.launch(&kernels.diverge, [pieces, asks], 256, 0, &reading)?;
+            gpu.launch(&kernels.conclude_divergence, [asks.div_ceil(32), 1], 32, 0, &reading)?;
         }
         Ok(())
     }
@@ -359,18 +462,13 @@ impl Reader {
         let vocabulary = forward.sizes.vocabulary;
         let first = layout.row(view, Place::At(0))?;
         let lens = Lens::default();
-        let ask = |row| Ask { row, position: 0, guide: None, lens: &lens, witness: None, key: None, here: None };
+        let asked = Row::new(view, Place::At(0), &lens, Draw::new(0, 0, 0));
+        let ask = |row| Ask { asked, row, guide: None, key: None, here: true };
         let asks: Vec<Ask<'_>> = (first..first + layout.spans[view].tokens).map(ask).collect();
-        let plan = self.place(forward, layout, &asks)?;
-        forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
-        let mut all = Vec::with_capacity(asks.len());
-        for chunk in &plan.chunks {
-            forward.project(self.finished.at(0), chunk.sources, self.logits.at(0))?;
-            let mut logits = vec![0.0; chunk.asks * vocabulary];
-            self.logits.read(0, &mut logits)?;
-            all.extend(logits.chunks_exact(vocabulary).map(<[f32]>::to_vec));
-        }
-        Ok(all)
+        let pending = self.launch(forward, layout, asks, Vec::new())?;
+        self.gpu.wait()?;
+        let row = |number| self.landing.get::<f32>(pending.logits[&number].0, vocabulary).to_vec();
+        Ok((0..pending.asks.len()).map(row).collect())
     }
 
     /// Drops what is remembered for a run.
@@ -381,45 +479,90 @@ impl Reader {
 
     /// Bytes that reading `rows` rows at once needs.
     pub(crate) fn buffer_bytes(sizes: Sizes, rows: usize) -> usize {
-        let at_once = filled_up(rows.min(rows_at_once(sizes.vocabulary)));
-        (at_once * sizes.vocabulary + filled_up(rows) * sizes.hidden) * size_of::<f32>()
+        let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
+        rows.min(AT_ONCE / parts) * parts + filled_up(rows) * sizes.hidden * size_of::<f32>()
     }
 }
 
-/// Asks whose logits exist at the same time.
-fn rows_at_once(vocabulary: usize) -> usize {
-    (LOGITS / (vocabulary * size_of::<f32>())).clamp(16, 1 << 14)
+/// Rows that may be read without being asked for.
+fn unasked_rows(sizes: Sizes) -> usize {
+    let Sizes { hidden, mlp, vocabulary, .. } = sizes;
+    let each = 2.0 * (2 * hidden * hidden + 3 * hidden * mlp + hidden * vocabulary) as f64;
+    UNASKED.max((UNASKED_OPERATIONS / each) as usize)
 }
 
-/// How a set of asks is read.
+/// Asks that are projected together.
+fn asks_at_once(layout: &Layout, vocabulary: usize, asks: &[Ask<'_>]) -> usize {
+    let bytes_each = if asks.iter().any(|ask| ask.written() > 0) {
+        vocabulary * size_of::<f32>()
+    } else {
+        vocabulary.div_ceil(STRETCH) * size_of::<Summary>()
+    };
+    // On their way into the projection rows lie where there is room for all rows of the layout.
+    let room = layout.rows() / if asks.iter().any(|ask| ask.guide.is_some()) { 2 } else { 1 };
+    (AT_ONCE / bytes_each).clamp(16, 1 << 14).min(room)
+}
+
+/// What a plan is made of, before it is on the GPU.
+#[derive(Default)]
+struct Lists<'a> {
+    /// For each row that is projected, which of the finished ones it is, and how it is looked at.
+    sources: Vec<u32>,
+    looks: Vec<Look>,
+    /// Suppressed tokens, and where those of the last lens begin.
+    tokens: Vec<u32>,
+    last: Option<(&'a Lens, usize)>,
+    /// For each ask, whether it is compared with what was remembered.
+    compared: Vec<bool>,
+}
+
+impl<'a> Lists<'a> {
+    /// Where the tokens that a lens suppresses begin, and how many they are.
+    fn suppressed(&mut self, lens: &'a Lens) -> (u32, u32) {
+        let begin = match self.last {
+            Some((last, begin)) if std::ptr::eq(last, lens) => begin,
+            _ => {
+                self.tokens.extend(&lens.suppressed);
+                self.tokens.len() - lens.suppressed.len()
+            }
+        };
+        self.last = Some((lens, begin));
+        (begin as u32, lens.suppressed.len() as u32)
+    }
+}
+
+/// How a set of asks is read: where what the GPU must know lies there.
 struct Plan {
     /// The selected rows and how many, filled up.
     rows: (u64, usize),
     tiles: (u64, usize),
     /// Suppressed tokens.
     tokens: u64,
+    choices: u64,
+    candidates: u64,
     chunks: Vec<Chunk>,
-    /// For each ask, whether it is compared with what was remembered.
     compared: Vec<bool>,
 }
 
 /// Asks that are projected together.
 struct Chunk {
-    /// The first ask, and how many.
-    first: usize,
-    asks: usize,
-    /// Which of the finished rows are projected, filled up: those asked for, then those that guide.
+    cut: Cut,
+    /// Which of the finished rows are projected.
     sources: (u64, usize),
     looks: u64,
-    /// For each ask the projected row that guides it.
-    guides: Vec<u32>,
-    remembers: bool,
 }
 
 /// A chunk, before it is on the GPU.
+#[derive(Default)]
 struct Cut {
+    /// The first ask, and how many.
     first: usize,
     asks: usize,
+    /// The first row in the lists, and how many.
     start: usize,
     rows: usize,
+    guided: bool,
+    remembers: bool,
+    /// Asks whose beliefs are made here: their number, where their logits are written, and where those that guide them are.
+    here: Vec<(usize, usize, Option<usize>)>,
 }

@@ -32,6 +32,11 @@ impl Remembered {
         Self { gpu: gpu.clone(), vocabulary, slabs: Vec::new(), free: Vec::new(), kept: HashMap::new() }
     }
 
+    /// How long a row is.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
     /// The place for a row, with what was kept there before.
     pub(crate) fn place(&mut self, key: (u64, usize)) -> Result<Kept> {
         if let Some(kept) = self.kept.get(&key) {

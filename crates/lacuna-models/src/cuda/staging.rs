@@ -1,4 +1,4 @@
-//! Small things that travel to the GPU together.
+//! What travels between the host and the GPU.
 #![allow(unsafe_code, reason = "memory that the GPU copies from")]
 
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::result;
 
 use super::buffer::{Buffer, Plain};
+use super::event::Event;
 use super::gpu::Gpu;
 use crate::Result;
 
@@ -15,9 +16,11 @@ pub(crate) struct Staging {
     host: Pinned,
     used: usize,
     device: Buffer<u8>,
+    /// When what was sent last had arrived.
+    sent: Event,
 }
 
-/// Where a slice will lie on the GPU, counted from the start.
+/// Where a slice lies, counted from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Offset(usize);
 
@@ -26,13 +29,18 @@ const ALIGNMENT: usize = 16;
 impl Staging {
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let bytes = 1 << 16;
-        Ok(Self { gpu: gpu.clone(), host: Pinned::new(bytes)?, used: 0, device: Buffer::new(gpu, bytes)? })
+        Ok(Self {
+            gpu: gpu.clone(),
+            host: Pinned::new(bytes)?,
+            used: 0,
+            device: Buffer::new(gpu, bytes)?,
+            sent: Event::new()?,
+        })
     }
 
     /// Begins anew, with room for `bytes`. Returns whether the place on the GPU moved.
     pub(crate) fn begin(&mut self, bytes: usize) -> Result<bool> {
-        // What was sent last may still be under way.
-        self.gpu.wait()?;
+        self.sent.wait(&self.gpu)?;
         self.used = 0;
         if bytes <= self.host.bytes {
             return Ok(false);
@@ -60,7 +68,7 @@ impl Staging {
             let bytes = std::slice::from_raw_parts(self.host.address, self.used);
             result::memcpy_htod_async(self.device.at(0), bytes, self.gpu.stream())?;
         }
-        Ok(())
+        self.sent.record(&self.gpu)
     }
 
     /// Where a slice lies on the GPU.
@@ -71,6 +79,47 @@ impl Staging {
     /// Bytes that slices of these lengths take at most.
     pub(crate) fn room(bytes: &[usize]) -> usize {
         bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum()
+    }
+}
+
+/// Where slices come back to. Nobody waits for each: they are there once everything was waited for.
+pub(crate) struct Landing {
+    gpu: Arc<Gpu>,
+    host: Pinned,
+    used: usize,
+}
+
+impl Landing {
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Self> {
+        Ok(Self { gpu: gpu.clone(), host: Pinned::new(1 << 16)?, used: 0 })
+    }
+
+    /// Begins anew, with room for `bytes`.
+    pub(crate) fn begin(&mut self, bytes: usize) -> Result<()> {
+        self.used = 0;
+        if bytes > self.host.bytes {
+            // What was fetched last may still be under way, if nobody wanted it in the end.
+            self.gpu.wait()?;
+            self.host = Pinned::new(bytes.next_power_of_two())?;
+        }
+        Ok(())
+    }
+
+    /// Has `count` values that lie at `source` brought here, after everything so far.
+    pub(crate) fn fetch<T: Plain>(&mut self, source: u64, count: usize) -> Result<Offset> {
+        let (start, bytes) = (self.used.next_multiple_of(ALIGNMENT), count * size_of::<T>());
+        let target = &mut self.host.as_mut_slice()[start..start + bytes];
+        // SAFETY: the callers' buffers are as long as what they fetch, and nobody reads the target before it was waited for.
+        unsafe { result::memcpy_dtoh_async(target, source, self.gpu.stream())? };
+        self.used = start + bytes;
+        Ok(Offset(start))
+    }
+
+    /// What was brought.
+    pub(crate) fn get<T: Plain>(&self, offset: Offset, count: usize) -> &[T] {
+        assert!(offset.0 + count * size_of::<T>() <= self.used, "it was fetched");
+        // SAFETY: the range is inside, initialized, and aligned for any plain value.
+        unsafe { std::slice::from_raw_parts(self.host.address.add(offset.0).cast::<T>(), count) }
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn all_layers() -> Vec<Source> {
 
 /// A view that asks for nothing but the forward pass.
 pub(crate) fn view(tokens: &[Token]) -> View<'_> {
-    View { run: 0, tokens, attention: &[], shadows: &[] }
+    View { tokens, ..View::default() }
 }
 
 /// Beliefs at places of one view.

@@ -38,7 +38,7 @@ pub(crate) fn a_batch_is_each_view_alone(load: Load, precisions: &[Precision]) {
         let canvases = [long(5), long(300), long(1), long(61)];
         let attention = all_layers();
         let views: Vec<View<'_>> =
-            canvases.iter().map(|tokens| View { run: 0, tokens, attention: &attention, shadows: &[] }).collect();
+            canvases.iter().map(|tokens| View { tokens, attention: &attention, ..View::default() }).collect();
         let together = model.observe(&views).unwrap();
         let beliefs: Vec<Vec<Belief>> =
             (0..4).map(|view| read(model.as_mut(), view, &places(canvases[view].len()))).collect();
@@ -56,7 +56,7 @@ pub(crate) fn scores_of_chosen_heads_average_to_those_of_all(load: Load) {
         for layer in 0..4 {
             let source = |heads: &[usize]| Source { layer, heads: heads.to_vec() };
             let attention = [source(&[]), source(&[0]), source(&[1]), source(&[2]), source(&[3]), source(&[1, 3])];
-            let view = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+            let view = View { tokens: &tokens, attention: &attention, ..View::default() };
             let scores = model.observe(&[view]).unwrap().remove(0).dependency;
             for (position, score) in scores[0].iter().enumerate() {
                 let mean = |heads: &[usize]| {
@@ -75,7 +75,7 @@ pub(crate) fn shadows_see_everything_but_what_they_shadow_and_nobody_sees_them(l
     let tokens = long(30);
     let shadows: Vec<usize> = (8..20).collect();
     let attention = all_layers();
-    let plain = View { run: 0, tokens: &tokens, attention: &attention, shadows: &[] };
+    let plain = View { tokens: &tokens, attention: &attention, ..View::default() };
     let unshadowed = model.observe(&[plain]).unwrap();
     let beliefs = read(model.as_mut(), 0, &places(30));
 

@@ -46,6 +46,7 @@ kernels![
     rotate,
     silu_times,
     collect,
+    choose,
     rms_norm_fp8,
     silu_times_fp8,
     quantize,
@@ -54,7 +55,9 @@ kernels![
     ceiling,
     attention,
     attention_with_mass,
-    summarize,
+    project_few,
+    project_many,
+    guide,
     conclude,
     diverge,
     conclude_divergence,
@@ -239,15 +242,47 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
 }
 
-/// No token, where a kernel takes one.
+/// No token or row, where a kernel takes one.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// Logits that one block of threads sums up.
-pub(crate) const STRETCH: usize = 4096;
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Choice {
+    pub(crate) scores: u32,
+    pub(crate) tokens: u32,
+    pub(crate) sources: u32,
+    pub(crate) candidates: u32,
+    pub(crate) count: u32,
+    pub(crate) take: u32,
+    pub(crate) slots: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Candidate {
+    pub(crate) position: u32,
+    pub(crate) row: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Choosing {
+    pub(crate) choices: u64,
+    pub(crate) candidates: u64,
+    pub(crate) scores: u64,
+    pub(crate) rows: u64,
+    pub(crate) chosen: u64,
+}
+
+/// Logits that are summed up together.
+pub(crate) const STRETCH: usize = 128;
+/// Logits that are compared with those kept before together.
+pub(crate) const PIECE: usize = 4096;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Look {
+    pub(crate) logits: u64,
     pub(crate) previous: u64,
     pub(crate) previous_total: f64,
     pub(crate) compare: u32,
@@ -256,6 +291,7 @@ pub(crate) struct Look {
     pub(crate) suppressed: u32,
     pub(crate) suppressed_count: u32,
     pub(crate) witness: u32,
+    pub(crate) silent: u32,
 }
 
 #[repr(C)]
@@ -280,7 +316,6 @@ pub(crate) struct Outcome {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
-    pub(crate) logits: u64,
     pub(crate) looks: u64,
     pub(crate) tokens: u64,
     pub(crate) parts: u64,
@@ -288,7 +323,17 @@ pub(crate) struct Reading {
     pub(crate) outcomes: u64,
     pub(crate) vocabulary: u32,
     pub(crate) stretches: u32,
+    pub(crate) pieces: u32,
     pub(crate) rows: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Projection {
+    pub(crate) input: u64,
+    pub(crate) weights: u64,
+    pub(crate) reading: Reading,
+    pub(crate) k: u32,
 }
 
 #[repr(C)]

@@ -138,33 +138,3 @@ KERNEL silu_times(Gate g) {
             narrow(silu(widen(gate[i])) * widen(up[i]), output + i);
     }
 }
-
-// One dependency score for each token of a view: what Observation::dependency holds for one source.
-struct Job {
-    u32 layer;       // which of the layers whose mass was kept
-    u32 heads;       // where its heads begin in the list
-    u32 head_count;  // 0 for all
-    u32 start;       // the view's first row
-    u32 tokens;
-    u32 output;      // where its scores begin
-};
-
-struct Collection {
-    const Job* jobs;
-    const u32* heads;
-    const float* mass;  // [layer][row][head]
-    const float* open;
-    float* scores;
-    u32 rows, all_heads;
-};
-
-KERNEL collect(Collection c) {
-    const Job job = c.jobs[blockIdx.x];
-    for (u32 i = threadIdx.x; i < job.tokens; i += blockDim.x) {
-        const u32 row = job.start + i, count = job.head_count ? job.head_count : c.all_heads;
-        const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
-        double sum = 0.0;
-        for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
-        c.scores[job.output + i] = c.open[row] == 0.0f ? (float)(sum / count) : 0.0f;
-    }
-}

@@ -1,0 +1,77 @@
+// Dependency scores, and which rows to read by them.
+
+// One dependency score for each token of a view: what Observation::dependency holds for one source.
+struct Job {
+    u32 layer;       // which of the layers whose mass was kept
+    u32 heads;       // where its heads begin in the list
+    u32 head_count;  // 0 for all
+    u32 start;       // the view's first row
+    u32 tokens;
+    u32 output;      // where its scores begin
+};
+
+struct Collection {
+    const Job* jobs;
+    const u32* heads;
+    const float* mass;  // [layer][row][head]
+    const float* open;
+    float* scores;
+    u32 rows, all_heads;
+};
+
+KERNEL collect(Collection c) {
+    const Job job = c.jobs[blockIdx.x];
+    for (u32 i = threadIdx.x; i < job.tokens; i += blockDim.x) {
+        const u32 row = job.start + i, count = job.head_count ? job.head_count : c.all_heads;
+        const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
+        double sum = 0.0;
+        for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
+        c.scores[job.output + i] = c.open[row] == 0.0f ? (float)(sum / count) : 0.0f;
+    }
+}
+
+// A view whose rows are read by their scores.
+struct Choice {
+    u32 scores;      // where those of its first source begin; those of the next lie `tokens` behind
+    u32 tokens;
+    u32 sources;
+    u32 candidates;  // where they begin in the list
+    u32 count;
+    u32 take;        // how many are chosen
+    u32 slots;       // where these go
+};
+
+struct Candidate {
+    u32 position;
+    u32 row;  // which predicts it
+};
+
+struct Choosing {
+    const Choice* choices;
+    const Candidate* candidates;
+    const float* scores;
+    u32* rows;    // the chosen ones, the highest score first
+    u32* chosen;  // their numbers among the candidates
+};
+
+// One block for each view. A candidate's rank is the number of those before it; of equals the first comes first.
+KERNEL choose(Choosing c) {
+    extern __shared__ double means[];
+    const Choice choice = c.choices[blockIdx.x];
+    const Candidate* candidates = c.candidates + choice.candidates;
+    for (u32 i = threadIdx.x; i < choice.count; i += blockDim.x) {
+        double sum = 0.0;
+        for (u32 source = 0; source < choice.sources; source++)
+            sum += c.scores[choice.scores + source * choice.tokens + candidates[i].position];
+        means[i] = sum / choice.sources;
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < choice.count; i += blockDim.x) {
+        const double mine = means[i];
+        u32 rank = 0;
+        for (u32 j = 0; j < choice.count; j++) rank += means[j] > mine || (means[j] == mine && j < i);
+        if (rank >= choice.take) continue;
+        c.rows[choice.slots + rank] = candidates[i].row;
+        c.chosen[choice.slots + rank] = i;
+    }
+}
