@@ -148,9 +148,10 @@ pub(crate) struct Decoding {
     /// Where random draws start from [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// What to keep between steps; without a cache decoding is exact
-    #[arg(long, value_enum, default_value_t = Cache::None)]
-    pub(crate) cache: Cache,
+    /// Which keys and values the steps of a block take from its first one (Fast-dLLM): those before the block, or also those
+    /// behind it. Faster, and not exact [default: none]
+    #[arg(long, value_enum)]
+    pub(crate) cache: Option<Cache>,
 }
 
 impl Decoding {
@@ -183,6 +184,7 @@ impl Decoding {
             defer_eos: self.defer_eos,
             early_stop: self.early_stop,
             seed: self.seed,
+            cache: self.cache.map(Into::into),
         }
     }
 }
@@ -264,6 +266,18 @@ impl From<Family> for lacuna_models::Family {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Cache {
     None,
+    Prefix,
+    Dual,
+}
+
+impl From<Cache> for lacuna::Cache {
+    fn from(cache: Cache) -> Self {
+        match cache {
+            Cache::None => Self::None,
+            Cache::Prefix => Self::Prefix,
+            Cache::Dual => Self::Dual,
+        }
+    }
 }
 
 /// Token ids separated by commas.

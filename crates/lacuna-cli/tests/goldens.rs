@@ -30,9 +30,9 @@ fn arguments(golden: &Value, prompt: &Value) -> Option<Vec<String>> {
             (format!("{}+{pace}", params["score"].as_str()?), flags)
         }
         "llada_low_confidence" => ("llada".into(), flags(&[("steps", "steps")])),
-        "fast_dllm" if params["cache"] == "none" => match given("threshold") {
-            Some(_) => ("fast-dllm".into(), flags(&[("threshold", "threshold")])),
-            None => ("llada".into(), flags(&[("steps", "steps")])),
+        "fast_dllm" | "fast_dllm_dream" => match given("threshold") {
+            Some(_) => ("fast-dllm".into(), flags(&[("threshold", "threshold"), ("cache", "cache")])),
+            None => ("llada".into(), flags(&[("steps", "steps"), ("cache", "cache")])),
         },
         "klass" | "klass_dream" if params["alg"] == "klass" => {
             let pairs = [
@@ -92,7 +92,8 @@ fn every_kind_of_decoder_does_what_its_official_code_does() {
             let golden: Value = serde_json::from_str(line).unwrap();
             let kind =
                 (golden["model"].to_string(), golden["strategy"].to_string(), golden["params"]["select"].to_string());
-            let kind = (kind, golden["params"]["alg"].to_string(), golden["block_length"].to_string());
+            let params = ["alg", "cache"].map(|key| golden["params"][key].to_string());
+            let kind = (kind, params, golden["block_length"].to_string());
             let Some(arguments) = arguments(&golden, &prompts["prompts"][golden["prompt"].as_u64().unwrap() as usize])
             else {
                 continue;

@@ -102,6 +102,8 @@ impl Architecture {
             context: self.context,
             // A shadow row of a shifted model would predict the position behind it.
             shadows: !self.shifted,
+            shifted: self.shifted,
+            caches: true,
         }
     }
 

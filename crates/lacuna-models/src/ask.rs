@@ -1,11 +1,11 @@
 //! What predictors are asked, checked once.
 
-use lacuna::{Choice, Description, Lens, View};
+use lacuna::{Choice, Description, Lens, Scope, View};
 
 use crate::Error;
 
-/// Refuses a view that a model cannot observe.
-pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> {
+/// Refuses a view that a model cannot observe; `kept` positions of its run have keys and values that were kept.
+pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -> lacuna::Result<()> {
     let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
     let length = view.tokens.len();
     if length == 0 {
@@ -28,6 +28,17 @@ pub(crate) fn check(view: &View<'_>, model: &Description) -> lacuna::Result<()> 
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
         return Err(lacuna::Error::Unfit(reason.to_string()));
+    }
+    if view.scope != Scope::All && !view.shadows.is_empty() {
+        return Err(lacuna::Error::Unfit("keys and values are not kept of a canvas with shadows".to_string()));
+    }
+    if let Scope::Only { start, end } = view.scope {
+        if !(start < end && end <= length) {
+            return Err(Error::Request(format!("positions {start} to {end} are not in a canvas of {length}")).into());
+        }
+        if kept != Some(length) {
+            return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
+        }
     }
     match view.shadows.iter().find(|&&position| position >= length) {
         Some(position) => Err(Error::Request(format!("position {position} has no token to shadow")).into()),

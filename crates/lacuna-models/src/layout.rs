@@ -1,10 +1,12 @@
 //! How views are packed into the rows of one forward pass.
 
-use lacuna::{Place, Token, View};
+use lacuna::{Place, Scope, Token, View};
 
 use crate::{Error, Result};
 
 /// All views back to back, each with its tokens first and its shadows behind them. There is no padding.
+///
+/// Rows are what is computed, keys are what can be seen. They are the same, unless a view computes only some of its positions.
 #[derive(Default)]
 pub(crate) struct Layout {
     pub(crate) spans: Vec<Span>,
@@ -12,28 +14,42 @@ pub(crate) struct Layout {
     pub(crate) tokens: Vec<Token>,
     /// Where each row stands in its canvas. A shadow stands where the position it shadows does.
     pub(crate) positions: Vec<usize>,
-    /// 1 for rows that are unmasked, 0 for masks and shadows: what the dependency score sums over.
+    /// The same for each key.
+    pub(crate) key_positions: Vec<usize>,
+    /// 1 for keys that are unmasked, 0 for masks and shadows: what the dependency score sums over.
     pub(crate) open: Vec<f32>,
+    mask: Token,
     /// Whether position i is predicted from row i − 1.
     shifted: bool,
 }
 
-/// The rows of one view.
+/// The rows and keys of one view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) run: u64,
-    /// The first row.
+    pub(crate) scope: Scope,
+    /// The first row, and its position.
     pub(crate) start: usize,
+    pub(crate) first: usize,
     /// How many rows are tokens.
     pub(crate) tokens: usize,
-    /// How many rows behind them are shadows.
+    /// The first key.
+    pub(crate) key_start: usize,
+    /// How many keys are tokens: all positions.
+    pub(crate) length: usize,
+    /// How many rows, and keys, behind them are shadows.
     pub(crate) shadows: usize,
 }
 
 impl Span {
-    /// Tokens and shadows.
+    /// Tokens and shadows that are computed.
     pub(crate) fn rows(&self) -> usize {
         self.tokens + self.shadows
+    }
+
+    /// Tokens and shadows that are seen.
+    pub(crate) fn keys(&self) -> usize {
+        self.length + self.shadows
     }
 
     /// The row behind the last.
@@ -50,24 +66,51 @@ impl Layout {
 
     /// Packs `views` in place of what was packed before.
     pub(crate) fn pack(&mut self, views: &[View<'_>], mask: Token) {
-        let Self { spans, tokens, positions, open, .. } = self;
+        let Self { spans, tokens, positions, key_positions, open, .. } = self;
         spans.clear();
         tokens.clear();
         positions.clear();
-        for view in views {
-            let start = tokens.len();
-            spans.push(Span { run: view.run, start, tokens: view.tokens.len(), shadows: view.shadows.len() });
-            tokens.extend(view.tokens);
-            tokens.resize(start + view.tokens.len() + view.shadows.len(), mask);
-            positions.extend((0..view.tokens.len()).chain(view.shadows.iter().copied()));
-        }
+        key_positions.clear();
         open.clear();
-        open.extend(tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
+        self.mask = mask;
+        for view in views {
+            let length = view.tokens.len();
+            let computed = match view.scope {
+                Scope::All | Scope::Keep => 0..length,
+                Scope::Only { start, end } => start..end,
+            };
+            spans.push(Span {
+                run: view.run,
+                scope: view.scope,
+                start: tokens.len(),
+                first: computed.start,
+                tokens: computed.len(),
+                key_start: open.len(),
+                length,
+                shadows: view.shadows.len(),
+            });
+            tokens.extend(&view.tokens[computed.clone()]);
+            tokens.resize(tokens.len() + view.shadows.len(), mask);
+            positions.extend(computed.chain(view.shadows.iter().copied()));
+            key_positions.extend((0..length).chain(view.shadows.iter().copied()));
+            open.extend(view.tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
+            open.resize(open.len() + view.shadows.len(), 0.0);
+        }
     }
 
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
         self.tokens.len()
+    }
+
+    /// Whether a mask stands in a row.
+    pub(crate) fn is_masked(&self, row: usize) -> bool {
+        self.tokens[row] == self.mask
+    }
+
+    /// Whether some view sees more than is computed, or is to be seen later.
+    pub(crate) fn caches(&self) -> bool {
+        self.spans.iter().any(|span| span.scope != Scope::All)
     }
 
     /// The row that predicts a place.
@@ -76,8 +119,10 @@ impl Layout {
             return Err(Error::Request(format!("view {view} was not among the {} observed last", self.spans.len())));
         };
         let found = match place {
-            Place::At(position) if position < span.tokens => {
-                Some(span.start + if self.shifted { position.saturating_sub(1) } else { position })
+            Place::At(position) if position < span.length => {
+                let predicting = if self.shifted { position.saturating_sub(1) } else { position };
+                let index = predicting.checked_sub(span.first);
+                index.filter(|&index| index < span.tokens).map(|index| span.start + index)
             }
             Place::At(_) => None,
             Place::Shadow(position) => {
@@ -167,6 +212,20 @@ mod tests {
         let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
         assert_eq!(rows, [0, 0, 1]);
         assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_view_that_computes_some_positions_sees_all() {
+        let some = View { scope: Scope::Only { start: 1, end: 3 }, ..view(&[4, 9, 9, 9], &[]) };
+        let layout = packed(&[view(&[9, 4], &[]), some], false);
+        assert_eq!(layout.positions, [0, 1, 1, 2]);
+        assert_eq!(layout.key_positions, [0, 1, 0, 1, 2, 3]);
+        assert_eq!(layout.open, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(layout.row(1, Place::At(2)).unwrap(), 3);
+        assert!(layout.row(1, Place::At(0)).is_err() && layout.row(1, Place::At(3)).is_err());
+        let shifted = packed(&[some], true);
+        assert_eq!(shifted.row(0, Place::At(3)).unwrap(), 1);
+        assert!(shifted.row(0, Place::At(1)).is_err());
     }
 
     #[test]

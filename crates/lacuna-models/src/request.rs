@@ -1,6 +1,6 @@
 //! How a user asks for a text to be decoded, and what that means for a checkpoint.
 
-use lacuna::{Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
+use lacuna::{Cache, Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
 use serde::{Deserialize, Serialize};
 
 use crate::{Checkpoint, Family, Layers};
@@ -61,6 +61,8 @@ pub struct Request {
     pub early_stop: Option<bool>,
     /// Where random draws start from.
     pub seed: Option<u64>,
+    /// What the steps of a block take from its first one; nothing if not given.
+    pub cache: Option<Cache>,
 }
 
 /// A request with everything decided: what to do with a canvas of one checkpoint.
@@ -113,6 +115,7 @@ impl Request {
             },
             stop: if self.early_stop.unwrap_or(true) { ends } else { Vec::new() },
             guidance: self.guidance.unwrap_or(0.0),
+            cache: self.cache.unwrap_or_default(),
             watch: Vec::new(),
             seed: self.seed.unwrap_or(0),
         };

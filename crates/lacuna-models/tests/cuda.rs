@@ -62,6 +62,10 @@ with! { gpu:
         promises::a_batch_is_each_view_alone(on_gpu, &BOTH);
     }
 
+    fn where_nothing_has_changed_a_cache_changes_no_bit() {
+        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &BOTH);
+    }
+
     fn scores_of_chosen_heads_average_to_those_of_all() {
         promises::scores_of_chosen_heads_average_to_those_of_all(on_gpu);
     }
@@ -247,7 +251,9 @@ with! { gpu:
             "klass", "dos+klass", "saber", "wino",
         ] {
             let mut blind = begin(strategy, &model);
-            (0..8).for_each(|_| drop(blind.step(&mut Blind(&mut model)).unwrap()));
+            for _ in 0..8 {
+                blind.step(&mut Blind(&mut model)).unwrap();
+            }
             let mut waits = Vec::new();
             // Once for buffers to grow.
             for _ in 0..2 {

@@ -38,6 +38,11 @@ fn threads_change_nothing() {
 }
 
 #[test]
+fn where_nothing_has_changed_a_cache_changes_no_bit() {
+    promises::where_nothing_has_changed_a_cache_changes_no_bit(on_cpu, &PRECISIONS);
+}
+
+#[test]
 fn scores_of_chosen_heads_average_to_those_of_all() {
     promises::scores_of_chosen_heads_average_to_those_of_all(on_cpu);
 }

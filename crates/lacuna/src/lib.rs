@@ -54,9 +54,9 @@ pub use order::{Confidence, Dependency, Entropy, Margin, Order, Random};
 pub use pace::{
     Adaptive, Draft, EntropyBound, Factor, Pace, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
-pub use predictor::{Description, Forecast, Guide, Observation, Place, Predictor, Row, Source, View};
+pub use predictor::{Description, Forecast, Guide, Observation, Place, Predictor, Row, Scope, Source, View};
 pub use revise::{Backtrack, Revision, Verify};
-pub use run::{Options, Run, decode, split, step};
+pub use run::{Cache, Options, Run, decode, split, step};
 pub use step::{Ranking, Step};
 pub use strategy::{ORDERS, PACES, PRESETS, REVISIONS, Settings, Strategy};
 pub use trace::{Commit, Delta, Trace};

@@ -20,7 +20,7 @@ pub trait Predictor {
     /// A belief does not depend on what else is read or observed with it, bit for bit.
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>>;
 
-    /// Drops what is remembered for a run ([`Row::remember`]).
+    /// Drops what is remembered for a run ([`Row::remember`], [`Scope::Keep`]).
     fn forget(&mut self, run: u64);
 }
 
@@ -39,6 +39,10 @@ pub struct Description {
     pub context: usize,
     /// Whether it can predict a position from everything but itself ([`View::shadows`]).
     pub shadows: bool,
+    /// Whether it predicts a position from the row before it, as Dream does.
+    pub shifted: bool,
+    /// Whether it can keep keys and values from one forward pass for others ([`View::scope`]).
+    pub caches: bool,
 }
 
 /// One canvas, as it is shown to the model in one forward pass.
@@ -53,8 +57,28 @@ pub struct View<'a> {
     /// Positions that get a shadow: one more mask token with the same position id. Shadows see every token except the one
     /// they shadow, and each other; no token sees a shadow. So the other rows are as they would be without (WINO).
     pub shadows: &'a [usize],
+    /// Which of its positions are computed.
+    pub scope: Scope,
     /// What will be read of it.
     pub forecast: Forecast<'a>,
+}
+
+/// What a forward pass computes of a canvas, and what it takes from an earlier one of the same run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All positions.
+    #[default]
+    All,
+    /// All positions, and their keys and values are kept.
+    Keep,
+    /// Only the positions from `start` to before `end`. They see the keys and values that were kept of all others, as stale as
+    /// these may be, and only they can be read.
+    Only {
+        /// The first.
+        start: usize,
+        /// The one behind the last.
+        end: usize,
+    },
 }
 
 /// What will be read of a view, as far as that is known before the forward pass.

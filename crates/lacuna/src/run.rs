@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 use crate::step::Scene;
 use crate::{
     Belief, Block, Canvas, Delta, Description, Error, Forecast, Lens, Observation, Place, Predictor, Result, Row,
-    Source, Strategy, Token, Trace, View,
+    Scope, Source, Strategy, Token, Trace, View,
 };
 
 /// What a run can be told beside its strategy.
@@ -20,10 +22,26 @@ pub struct Options {
     pub stop: Vec<Token>,
     /// Classifier-free guidance: 0 is none. It costs a second forward for each step, of the canvas without its prompt.
     pub guidance: f32,
+    /// What is kept from one forward pass of a block for its others.
+    pub cache: Cache,
     /// Attention that decoding does not need but somebody wants to look at ([`Run::seen`]).
     pub watch: Vec<Source>,
     /// Where random draws start from.
     pub seed: u64,
+}
+
+/// Which keys and values the steps of a block take from its first one instead of computing them again (Fast-dLLM). That is
+/// faster and not exact: what is taken knows nothing of the tokens decided since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// None: every step computes everything.
+    #[default]
+    None,
+    /// Those of everything before the block.
+    Prefix,
+    /// Those of everything before and behind the block.
+    Dual,
 }
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -72,6 +90,7 @@ impl Run {
                 options,
                 seen: Observation::default(),
                 number: 0,
+                shifted: model.shifted,
             },
             strategy,
             blocks,
@@ -155,7 +174,8 @@ impl Run {
     fn views<'a>(&'a self, forecast: Forecast<'a>) -> impl Iterator<Item = View<'a>> {
         let (run, shadows) = (self.id, self.shadows.as_slice());
         let attention = self.attention.as_slice();
-        let guided = View { run, tokens: self.scene.canvas.tokens(), attention, shadows, forecast };
+        let scope = self.scene.scope();
+        let guided = View { run, tokens: self.scene.canvas.tokens(), attention, shadows, scope, forecast };
         let unguided = View { tokens: &self.unguided, attention: &[], forecast: Forecast::default(), ..guided };
         [guided, unguided].into_iter().take(self.scene.width())
     }
@@ -202,15 +222,17 @@ impl Run {
         let mut step = scene.look(view, read, &mut *predictor);
 
         let ranking = step.rank(order.as_ref(), *order_temperature, scene.candidates())?;
-        let chosen = pace.choose(&ranking, &mut step)?;
+        let chosen = if scene.opens_alone() { ranking.first(1) } else { pace.choose(&ranking, &mut step)? };
         let committed = step.commit(&chosen, &ranking)?;
-        let filled = chosen.len() == ranking.positions().len();
+        let filled = chosen.len() == scene.canvas.masked_before(scene.block.range.end).count();
         let reopened = match revision {
             Some(revision) => revision.reopen(&chosen, filled, &mut step)?,
             None => Vec::new(),
         };
-        let done = filled && reopened.is_empty();
-        if let Some(next) = next.filter(|_| done) {
+        // As in Fast-dLLM's code, what was kept is used at least once.
+        let lingers = scene.scope() == Scope::Keep;
+        let done = filled && reopened.is_empty() && !lingers;
+        if let Some(next) = next.filter(|_| done && scene.options.cache != Cache::Dual) {
             let masked: Vec<usize> = next.clone().filter(|&position| scene.canvas.is_masked(position)).collect();
             pace.foresee(&masked, &mut step)?;
         }
@@ -225,7 +247,7 @@ impl Run {
         if done && self.scene.block.index + 1 < self.blocks.len() {
             self.enter(self.scene.block.index + 1)?;
         }
-        self.finished = self.is_complete() || self.text_is_decided();
+        self.finished = (self.is_complete() && !lingers) || self.text_is_decided();
         if self.finished {
             predictor.forget(self.id);
         }
@@ -345,6 +367,20 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
         let why = "WINO verifies a token by predicting it again at its own position, but this model predicts a position \
                    from the one before it (as Dream does): use a strategy without 'verify'";
         return Err(Error::Unfit(why.into()));
+    }
+    if options.cache != Cache::None {
+        let why = if !model.caches {
+            "this model keeps no keys and values here: decode without a cache"
+        } else if strategy.revision.is_some() {
+            "a cache takes what was decided for granted, but this strategy reopens tokens: decode without a cache"
+        } else if options.guidance > 0.0 {
+            "guidance and a cache do not go together: decode without one of them"
+        } else {
+            ""
+        };
+        if !why.is_empty() {
+            return Err(Error::Unfit(why.into()));
+        }
     }
     for (name, value) in [("guidance", f64::from(options.guidance)), ("temperature", options.lens.choice.temperature())]
     {

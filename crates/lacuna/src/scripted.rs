@@ -20,7 +20,16 @@ pub struct Scripted {
 impl Scripted {
     /// A model with these logits for (tokens, position), and no attention.
     pub fn new(vocabulary: usize, mask: Token, logits: impl Fn(&[Token], usize) -> Vec<f32> + Send + 'static) -> Self {
-        let description = Description { vocabulary, mask, layers: 0, heads: 1, context: usize::MAX, shadows: true };
+        let description = Description {
+            vocabulary,
+            mask,
+            layers: 0,
+            heads: 1,
+            context: usize::MAX,
+            shadows: true,
+            shifted: false,
+            caches: true,
+        };
         Self {
             description,
             logits: Box::new(logits),

@@ -1,8 +1,12 @@
 //! What a strategy may look at while it decides one step.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::{Belief, Block, Canvas, Commit, Draw, Guide, Observation, Options, Order, Place, Predictor, Result, Row};
+use crate::{
+    Belief, Block, Cache, Canvas, Commit, Draw, Guide, Observation, Options, Order, Place, Predictor, Result, Row,
+    Scope,
+};
 
 /// One step of one run: the canvas before it, what the forward pass showed, and the beliefs, which are read when asked for.
 pub struct Step<'a> {
@@ -30,6 +34,8 @@ pub(crate) struct Scene {
     pub(crate) number: usize,
     /// Whether beliefs are compared with those of the step before.
     pub(crate) compares: bool,
+    /// Whether the model predicts a position from the row before it.
+    pub(crate) shifted: bool,
 }
 
 impl Scene {
@@ -40,7 +46,25 @@ impl Scene {
 
     /// Masked positions up to the end of the block.
     pub(crate) fn candidates(&self) -> Vec<usize> {
-        self.canvas.masked_before(self.block.range.end).collect()
+        let masked = self.canvas.masked_before(self.block.range.end);
+        masked.filter(|&position| !self.opens_alone() || position == self.block.range.start).collect()
+    }
+
+    /// Which positions the forward pass computes.
+    pub(crate) fn scope(&self) -> Scope {
+        let Range { start, end } = self.block.range;
+        match self.options.cache {
+            Cache::None => Scope::All,
+            Cache::Prefix | Cache::Dual if self.block.step == 0 => Scope::Keep,
+            Cache::Prefix => Scope::Only { start, end: self.canvas.len() },
+            Cache::Dual => Scope::Only { start, end },
+        }
+    }
+
+    /// Whether the first position of the block is decided by itself: the row that predicts it lies before the block, and is not
+    /// computed again.
+    pub(crate) fn opens_alone(&self) -> bool {
+        self.shifted && self.scope() == Scope::Keep
     }
 
     /// A step in which this is view number `view`; `read` is known already.

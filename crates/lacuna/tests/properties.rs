@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Choice, Delta, Description, Draw, Error, Forecast, Lens, Observation, Options, Place, Predictor,
-    Result, Row, Run, Settings, Strategy, Token, View, decode, split,
+    Belief, Cache, Canvas, Choice, Delta, Description, Draw, Error, Forecast, Lens, Observation, Options, Place,
+    Predictor, Result, Row, Run, Settings, Strategy, Token, View, decode, split,
 };
 use proptest::prelude::*;
 
@@ -159,6 +159,25 @@ proptest! {
             let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| canvas.is_gap(p))).collect();
             let candidates = canvas.masked_before(blocks[delta.block].end).count();
             check_bound(&case, delta, candidates)?;
+        }
+    }
+
+    /// This model's keys and values are never stale, so a cache changes nothing but that each block takes two steps or more.
+    #[test]
+    fn a_cache_commits_the_same_and_is_used_in_every_block(
+        case in case(),
+        strategy in prop::sample::select(vec!["confidence", "entropy+top2", "dos", "dos+eb", "margin+threshold", "dos+schedule"]),
+        cache in prop::sample::select(vec![Cache::Prefix, Cache::Dual]),
+    ) {
+        let case = Case { strategy, choice: Choice::Greedy, ..case };
+        let (plain, cached) = (case.run(case.options()), case.run(Options { cache, ..case.options() }));
+        let told = |run: &Run| -> Vec<Delta> {
+            run.trace().deltas.iter().filter(|delta| !delta.committed.is_empty()).cloned().collect()
+        };
+        prop_assert_eq!(told(&plain), told(&cached));
+        let blocks = cached.trace().deltas.last().unwrap().block;
+        for block in 0..=blocks {
+            prop_assert!(cached.trace().deltas.iter().filter(|delta| delta.block == block).count() >= 2);
         }
     }
 

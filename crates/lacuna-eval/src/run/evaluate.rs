@@ -229,7 +229,7 @@ fn configuration(
     loaded: &BTreeMap<(String, String), Loaded>,
     sandbox: Option<&Sandbox>,
 ) -> Configuration {
-    let Options { lens, guidance, .. } = &evaluation.options;
+    let Options { lens, guidance, cache, .. } = &evaluation.options;
     Configuration {
         version: env!("CARGO_PKG_VERSION").into(),
         model: evaluation.model.clone(),
@@ -237,7 +237,7 @@ fn configuration(
         part: evaluation.part,
         seed: evaluation.seed,
         shard: evaluation.shard,
-        options: serde_json::json!({ "lens": format!("{lens:?}"), "guidance": guidance.to_string() }),
+        options: serde_json::json!({ "lens": format!("{lens:?}"), "guidance": guidance.to_string(), "cache": cache }),
         data: loaded
             .iter()
             .map(|((task, protocol), loaded)| (format!("{task}/{protocol}"), loaded.fingerprint.clone()))

@@ -119,7 +119,7 @@ impl Attended {
             E::with_scratch(|scratch| task.run(scratch, queries, want, mixed, mass));
         };
         let (mixed, mass) = (&mut self.mixed[..], &mut self.mass[..]);
-        let keys: usize = selection.tiles.iter().map(|tile| tile.count * layout.spans[tile.view].rows()).sum();
+        let keys: usize = selection.tiles.iter().map(|tile| tile.count * layout.spans[tile.view].keys()).sum();
         if 2 * keys * shape.heads * shape.head_size < WORTH_A_THREAD {
             mixed.chunks_exact_mut(TILE * shape.head_size).zip(mass.chunks_exact_mut(TILE)).enumerate().for_each(run);
         } else {
@@ -166,7 +166,7 @@ impl<E: Scratched> Task<'_, E> {
         let Shape { heads, key_value_heads, head_size } = self.shape;
         let Tile { view, shadow, first, count } = self.tile;
         let span = self.layout.spans[view];
-        let visible = if shadow { span.rows() } else { span.tokens };
+        let visible = if shadow { span.keys() } else { span.length };
         let key_head = self.head * key_value_heads / heads;
         let Scratch { rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
@@ -187,7 +187,7 @@ impl<E: Scratched> Task<'_, E> {
             activations: &tile_queries[..],
             rows: count,
             k: head_size,
-            weights: self.key_values.keys_of(self.shape, view, span.rows(), key_head),
+            weights: self.key_values.keys_of(self.shape, view, span.keys(), key_head),
             panel: COLUMNS * head_size,
             n: visible,
         };
@@ -201,7 +201,7 @@ impl<E: Scratched> Task<'_, E> {
                 scores[run_offset::<f32>(visible, index, hidden / f32::DEPTH) + hidden % f32::DEPTH] =
                     f32::NEG_INFINITY;
             }
-            let [total, open] = soften(scores, visible, index, &self.layout.open[span.start..], probabilities);
+            let [total, open] = soften(scores, visible, index, &self.layout.open[span.key_start..], probabilities);
             totals[index] = total;
             mass[index] = (open / total) as f32;
         }
@@ -212,8 +212,8 @@ impl<E: Scratched> Task<'_, E> {
             activations: &probabilities[..],
             rows: count,
             k: visible,
-            weights: self.key_values.values_of(self.shape, view, span.rows(), key_head),
-            panel: COLUMNS * span.rows().next_multiple_of(E::PAIR),
+            weights: self.key_values.values_of(self.shape, view, span.keys(), key_head),
+            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
             n: head_size,
         };
         mix.multiply(mixed, Target::Rows { stride: head_size });

@@ -4,6 +4,7 @@ use lacuna::{Observation, View};
 use rayon::prelude::*;
 
 use super::attention::{Attended, Shape, TILE, Want};
+use super::kept::Kept;
 use super::kernel::{Lines, rms_norm, silu_times};
 use super::key_values::Context;
 use super::matrix::Input;
@@ -22,6 +23,8 @@ pub(crate) struct Forward {
     hidden: Lines<f32>,
     /// The keys and values of the last block, after a forward pass.
     context: Context,
+    /// Keys and values of earlier forward passes.
+    pub(crate) kept: Kept,
     /// All rows.
     all: Selection,
     /// The masked rows of views that ask for the last block's scores.
@@ -63,6 +66,7 @@ impl Forward {
             rope: Rope::new(shape.head_size, architecture.rope_theta),
             hidden: Lines::new(0),
             context: Context::new(precision),
+            kept: Kept::default(),
             all: Selection::default(),
             masked: Selection::default(),
             work,
@@ -71,11 +75,11 @@ impl Forward {
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, shape, sizes, rope, hidden, context, all, masked, work } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
 
-        rope.extend(layout.spans.iter().map(|span| span.tokens).max().unwrap_or(0));
+        rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
         let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
         hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
@@ -88,7 +92,8 @@ impl Forward {
             let Work { input, query, key_value, .. } = work;
             let mut fill = || {
                 block.key_value.apply(input, key_value);
-                context.fill(*shape, layout, rope, key_value);
+                let seen = kept.complete(layout, layer, key_value);
+                context.fill(*shape, layout, rope, seen);
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
@@ -205,7 +210,7 @@ fn asks(view: &View<'_>, layer: usize) -> bool {
 fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> impl Iterator<Item = usize> {
     let asking = layout.spans.iter().zip(views).filter(move |(_, view)| asks(view, layer));
     let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
-    rows.filter(|&row| layout.open[row] == 0.0)
+    rows.filter(|&row| layout.is_masked(row))
 }
 
 /// Puts a layer's mass where it was asked for.
@@ -222,7 +227,7 @@ fn collect(
         for (source, scores) in wanted.filter(|(source, _)| source.layer == layer) {
             for in_tile in 0..tile.count {
                 let row = selection.rows[tile.first + in_tile];
-                if layout.open[row] == 0.0 {
+                if layout.is_masked(row) {
                     scores[layout.positions[row]] = attended.mass(index, in_tile, &source.heads);
                 }
             }

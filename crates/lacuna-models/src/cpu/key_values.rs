@@ -62,7 +62,7 @@ impl<E: Scratched> KeyValues<E> {
         let mut end = (0, 0);
         for span in &layout.spans {
             self.starts.push(end);
-            end = (end.0 + heads * shape.keys(span.rows()), end.1 + heads * shape.values::<E>(span.rows()));
+            end = (end.0 + heads * shape.keys(span.keys()), end.1 + heads * shape.values::<E>(span.keys()));
         }
         self.keys.resize(end.0);
         self.values.resize(end.1);
@@ -95,7 +95,7 @@ impl Fill<'_> {
     fn spans<E: Scratched>(&self, spans: &[Span], keys: &mut [E], values: &mut [E]) {
         let (shape, heads) = (self.shape, self.shape.key_value_heads);
         if let [span] = spans {
-            let (key_length, value_length) = (shape.keys(span.rows()), shape.values::<E>(span.rows()));
+            let (key_length, value_length) = (shape.keys(span.keys()), shape.values::<E>(span.keys()));
             let fill = |(head, (keys, values)): (usize, (&mut [E], &mut [E]))| self.head(span, head, keys, values);
             if self.parallel {
                 let tasks = keys.par_chunks_exact_mut(key_length).zip(values.par_chunks_exact_mut(value_length));
@@ -106,7 +106,7 @@ impl Fill<'_> {
         } else if !spans.is_empty() {
             let (first, rest) = spans.split_at(spans.len() / 2);
             let (key_count, value_count) = first.iter().fold((0, 0), |(keys, values), span| {
-                (keys + heads * shape.keys(span.rows()), values + heads * shape.values::<E>(span.rows()))
+                (keys + heads * shape.keys(span.keys()), values + heads * shape.values::<E>(span.keys()))
             });
             let (first_keys, rest_keys) = keys.split_at_mut(key_count);
             let (first_values, rest_values) = values.split_at_mut(value_count);
@@ -124,15 +124,15 @@ impl Fill<'_> {
     /// One head of one view.
     fn head<E: Scratched>(&self, span: &Span, head: usize, keys: &mut [E], values: &mut [E]) {
         let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
-        let (rows, width) = (span.rows(), 2 * heads * size);
+        let (rows, width) = (span.keys(), 2 * heads * size);
         let panel_rows = rows.next_multiple_of(E::PAIR);
         E::with_scratch(|scratch| {
             let Scratch { rotated, narrow, .. } = scratch;
             rotated.resize(size);
             narrow.resize(size);
             for index in 0..rows {
-                let row = &self.rows[(span.start + index) * width..][..width];
-                let (cosines, sines) = self.rope.at(self.layout.positions[span.start + index]);
+                let row = &self.rows[(span.key_start + index) * width..][..width];
+                let (cosines, sines) = self.rope.at(self.layout.key_positions[span.key_start + index]);
                 rotate(&row[head * size..][..size], cosines, sines, 1.0, rotated);
                 E::narrow_row(rotated, 1.0, narrow);
                 let panel = &mut keys[index / COLUMNS * COLUMNS * size..][..COLUMNS * size];

@@ -3,6 +3,7 @@
 mod attention;
 mod believe;
 mod forward;
+mod kept;
 pub(crate) mod kernel;
 mod key_values;
 mod matrix;

@@ -47,7 +47,9 @@ impl Predictor for CpuPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        views.iter().try_for_each(|view| check(view, &self.description))?;
+        for view in views {
+            check(view, &self.description, self.forward.kept.length(view.run))?;
+        }
         self.layout.pack(views, self.description.mask);
         let Self { forward, layout, .. } = self;
         Ok(inside_the_pool(|| forward.observe(layout, views)))
@@ -60,6 +62,7 @@ impl Predictor for CpuPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
+        self.forward.kept.forget(run);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Bidirectional attention: which rows see which keys, in tiles as the kernel takes them.
 
 use super::forward::Machine;
+use super::kept::Kept;
 use super::kernel;
 use crate::layout::{Layout, Selection};
 use crate::{Architecture, Precision, Result};
@@ -33,6 +34,7 @@ pub(crate) struct Operands {
     pub(crate) rows: u64,
     pub(crate) positions: u64,
     pub(crate) open: u64,
+    pub(crate) layer: usize,
 }
 
 /// Keys that the kernel takes at a time.
@@ -74,15 +76,17 @@ impl Shape {
     }
 
     /// The tiles of a selection.
-    pub(crate) fn tiles(&self, layout: &Layout, selection: &Selection) -> Vec<kernel::Tile> {
+    pub(crate) fn tiles(&self, layout: &Layout, selection: &Selection, kept: &Kept) -> Vec<kernel::Tile> {
         let tile = |tile: &crate::layout::Tile| {
             let span = layout.spans[tile.view];
             kernel::Tile {
                 first: tile.first as u32,
                 count: tile.count as u32,
                 key_start: span.start as u32,
-                key_count: if tile.shadow { span.rows() } else { span.tokens } as u32,
+                key_count: if tile.shadow { span.keys() } else { span.length } as u32,
+                open_start: span.key_start as u32,
                 shadow: u32::from(tile.shadow),
+                kept: kept.seen_by(&span),
             }
         };
         selection.tiles.iter().map(tile).collect()
@@ -90,7 +94,8 @@ impl Shape {
 
     /// Computes attention.
     pub(crate) fn attend(&self, machine: &Machine, operands: Operands) -> Result<()> {
-        let Operands { queries, keys, values, key_stride, output, mass, tiles, rows, positions, open } = operands;
+        let Operands { queries, keys, values, key_stride, output, mass, tiles, rows, positions, open, layer } =
+            operands;
         let arguments = kernel::Attention {
             queries: queries.0,
             keys,
@@ -104,6 +109,7 @@ impl Shape {
             query_stride: queries.1 as u32,
             key_stride: key_stride as u32,
             output_stride: (self.heads * self.head_size) as u32,
+            layer: layer as u32,
             heads: self.heads as u32,
             key_value_heads: self.key_value_heads as u32,
             scale: 1.0 / (self.head_size as f32).sqrt(),

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::{Observation, View};
+use lacuna::{Observation, Token, View};
 
 use super::attention::{Operands, Shape};
 use super::buffer::Buffer;
 use super::fp8::{self, Quantized};
 use super::gpu::{Gpu, Graph};
+use super::kept::Kept;
 use super::kernel::{
-    Collection, Embedding, Gate, Job, Kernels, NONE, Norm, Projection, Reading, Rotation, STRETCH, Tile,
+    Collection, Embedding, Gate, Job, Keeping, KeptPlace, Kernels, NONE, Norm, Projection, Reading, Rotation, STRETCH,
+    Tile,
 };
 use super::matrix::{Elements, Part, element_size};
 use super::product::{Factors, Products, Units};
@@ -58,10 +60,12 @@ pub(crate) struct Forward {
     /// The mass of each row and head, for each layer that was asked for it.
     mass: Buffer<f32>,
     pub(crate) scores: Buffer<f32>,
+    pub(crate) kept: Kept,
     all: Selection,
     staging: Staging,
     landing: Landing,
     placed: Placed,
+    mask: Token,
     pub(crate) machine: Machine,
 }
 
@@ -119,8 +123,10 @@ struct Pass {
     rows: usize,
     /// Tiles, filled up.
     tiles: usize,
-    /// The layers whose mass is kept, ascending.
+    /// The layers whose mass is wanted, ascending.
     asked: Vec<usize>,
+    /// Whether keys and values are kept for other passes.
+    keeps: bool,
 }
 
 /// Where what a forward pass was given lies on the GPU.
@@ -130,6 +136,8 @@ struct Placed {
     positions: u64,
     open: u64,
     tiles: u64,
+    /// Where keys and values of each row are kept.
+    places: u64,
     jobs: u64,
     heads: u64,
 }
@@ -177,10 +185,12 @@ impl Forward {
             gate_up: elements()?,
             mass: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
+            kept: Kept::new(gpu, precision, architecture.layers, 2 * architecture.key_size()),
             all: Selection::default(),
             staging: Staging::new(gpu)?,
             landing: Landing::new(gpu)?,
             placed: Placed::default(),
+            mask: architecture.mask,
             machine: Machine { gpu: gpu.clone(), kernels, products: Products::new(gpu, precision)? },
         })
     }
@@ -221,13 +231,16 @@ impl Forward {
         let Sizes { hidden, key, mlp, .. } = self.sizes;
         let rows = filled_up(layout.rows());
         self.all.select(layout, 0..layout.rows(), self.shape.tile());
-        let mut tiles = self.shape.tiles(layout, &self.all);
+        let places = if layout.caches() { self.kept.places(layout)? } else { Vec::new() };
+        let mut tiles = self.shape.tiles(layout, &self.all, &self.kept);
         tiles.resize(tiles.len().next_multiple_of(4), Tile::default());
-        let longest = layout.spans.iter().map(|span| span.tokens).max().unwrap_or(0);
+        let longest = layout.spans.iter().map(|span| span.length).max().unwrap_or(0);
 
         let bytes = Staging::room(&[
-            3 * rows * 4,
+            2 * rows * 4,
             size_of_val(&tiles[..]),
+            rows * size_of::<KeptPlace>(),
+            size_of_val(&layout.open[..]),
             size_of_val(&jobs.list[..]),
             size_of_val(&jobs.heads[..]),
             64,
@@ -259,13 +272,16 @@ impl Forward {
             values.resize(rows, 0);
             values
         };
-        let mut open = layout.open.clone();
-        open.resize(rows, 0.0);
+        let keeps = !places.is_empty();
         let staging = &mut self.staging;
+        // What a recorded pass takes lies in front, where its place depends on nothing but the pass.
         let tokens = staging.push(&fill(&mut layout.tokens.iter().copied()));
         let positions = staging.push(&fill(&mut layout.positions.iter().map(|&position| position as u32)));
-        let open = staging.push(&open);
         let tile_list = staging.push(&tiles);
+        let mut places = places;
+        places.resize(if keeps { rows } else { 0 }, KeptPlace::default());
+        let places = staging.push(&places);
+        let open = staging.push(&layout.open);
         let job_list = staging.push(&jobs.list);
         let heads = staging.push(&jobs.heads);
         staging.send()?;
@@ -274,10 +290,11 @@ impl Forward {
             positions: staging.at(positions),
             open: staging.at(open),
             tiles: staging.at(tile_list),
+            places: staging.at(places),
             jobs: staging.at(job_list),
             heads: staging.at(heads),
         };
-        Ok(Pass { rows, tiles: tiles.len(), asked })
+        Ok(Pass { rows, tiles: tiles.len(), asked, keeps })
     }
 
     /// Runs the pass: launch by launch when it is new, recorded from the second time on.
@@ -314,6 +331,7 @@ impl Forward {
             rows: NONE,
             positions: self.placed.positions,
             open: self.placed.open,
+            layer: 0,
         };
         let last = self.weights.blocks.len() - 1;
         for layer in 0..=last {
@@ -324,11 +342,13 @@ impl Forward {
             self.enter(layer, rows)?;
             if layer < last {
                 self.query_key_values(layer, rows)?;
-                self.shape.attend(&self.machine, Operands { mass, ..whole })?;
+                self.keep(pass, layer, whole.keys, stride)?;
+                self.shape.attend(&self.machine, Operands { mass, layer, ..whole })?;
                 self.finish_block(layer, rows, self.hidden.at(0))?;
                 continue;
             }
             self.key_values(layer, rows)?;
+            self.keep(pass, layer, self.query_key_value.at(0), 2 * key)?;
             if mass != NONE {
                 self.queries(layer, rows, NONE)?;
                 let queries = (self.query.at(0), width);
@@ -356,6 +376,7 @@ impl Forward {
             rows: rows.0,
             positions: self.placed.positions,
             open: self.placed.open,
+            layer,
         });
         self.shape.attend(&self.machine, operands)?;
         self.finish_block(layer, rows.1, output)
@@ -385,7 +406,7 @@ impl Forward {
     fn context(&self, operands: Operands) -> Operands {
         let Sizes { key, .. } = self.sizes;
         let (keys, values) = (self.query_key_value.at(0), self.query_key_value.at(key));
-        Operands { keys, values, key_stride: 2 * key, ..operands }
+        Operands { keys, values, key_stride: 2 * key, layer: self.weights.blocks.len() - 1, ..operands }
     }
 
     fn embed(&self, rows: usize) -> Result<()> {
@@ -453,6 +474,23 @@ impl Forward {
         self.multiply(rows, self.weights.blocks[layer].query_key_value.part(hidden, 2 * key), output, None)?;
         let heads = self.shape.key_value_heads;
         self.rotate(layer, (NONE, rows), output, hidden, [2 * heads, heads])
+    }
+
+    /// Keeps the keys of a layer, and the values behind them, for other passes.
+    fn keep(&self, pass: &Pass, layer: usize, keys: u64, stride: usize) -> Result<()> {
+        if !pass.keeps {
+            return Ok(());
+        }
+        let width = 2 * self.sizes.key;
+        let arguments = Keeping {
+            places: self.placed.places,
+            keys,
+            stride: stride as u32,
+            width: width as u32,
+            layer: layer as u32,
+        };
+        let Machine { gpu, kernels, .. } = &self.machine;
+        gpu.launch(&kernels.keep, [pass.rows, 1], threads(width), 0, &arguments)
     }
 
     /// Queries of the last block for a selection that lies at `selected`, or for all rows.
@@ -524,10 +562,11 @@ impl Forward {
             jobs: self.placed.jobs,
             heads: self.placed.heads,
             mass: self.mass.at(0),
-            open: self.placed.open,
+            tokens: self.placed.tokens,
             scores: self.scores.at(0),
             rows: pass.rows as u32,
             all_heads: self.shape.heads as u32,
+            mask: self.mask,
         };
         gpu.launch(&kernels.collect, [jobs.list.len(), 1], 256, 0, &arguments)
     }
@@ -558,11 +597,13 @@ impl Jobs {
                     heads: jobs.heads.len() as u32,
                     head_count: source.heads.len() as u32,
                     start: span.start as u32,
+                    first: span.first as u32,
                     tokens: span.tokens as u32,
+                    length: span.length as u32,
                     output: jobs.scores as u32,
                 });
                 jobs.heads.extend(source.heads.iter().map(|&head| head as u32));
-                jobs.scores += span.tokens;
+                jobs.scores += span.length;
             }
         }
         jobs

@@ -10,6 +10,7 @@ mod event;
 mod forward;
 mod fp8;
 mod gpu;
+mod kept;
 mod kernel;
 mod matrix;
 mod measure;

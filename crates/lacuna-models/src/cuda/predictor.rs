@@ -127,7 +127,9 @@ impl Predictor for CudaPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        views.iter().try_for_each(|view| check(view, &self.description))?;
+        for view in views {
+            check(view, &self.description, self.forward.kept.length(view.run))?;
+        }
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
         layout.pack(views, self.description.mask);
@@ -147,6 +149,7 @@ impl Predictor for CudaPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
+        self.forward.kept.forget(run);
     }
 }
 

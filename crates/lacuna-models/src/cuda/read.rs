@@ -345,7 +345,7 @@ impl Reader {
         }
         let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| row as u32).collect();
         selected.resize(rows, selected[0]);
-        let tiles = forward.shape.tiles(layout, &self.selection);
+        let tiles = forward.shape.tiles(layout, &self.selection, &forward.kept);
 
         let Lists { sources, looks, tokens, compared, .. } = lists;
         let staging = &mut self.staging;

@@ -1,9 +1,9 @@
 //! Every step of every decoder, against what the official implementations and the float64 reference did.
 //!
 //! `data/README.md` says where the records come from. Records marked fragile hang on differences below float32's
-//! resolution and are left out, as are those with a cache.
+//! resolution and are left out.
 
-use lacuna::{Canvas, Options, Run, Settings, Strategy, Token, decode, split};
+use lacuna::{Cache, Canvas, Options, Run, Settings, Strategy, Token, decode, split};
 use lacuna_models::{Checkpoint, Model, Precision};
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use super::{Load, data, tiny};
 
 /// The files of records: the model they are of, and how many are solid.
 pub(crate) const RECORDS: [(&str, &str, usize); 4] = [
-    ("llada-tiny", "decode/llada-official.jsonl", 207),
+    ("llada-tiny", "decode/llada-official.jsonl", 267),
     ("llada-tiny", "decode/llada-reference.jsonl", 518),
-    ("dream-tiny", "decode/dream-official.jsonl", 65),
+    ("dream-tiny", "decode/dream-official.jsonl", 105),
     ("dream-tiny", "decode/dream-reference.jsonl", 509),
 ];
 
@@ -48,8 +48,8 @@ impl Golden {
         self.number(key).map(|number| number as usize)
     }
 
-    /// Its strategy and settings, or none for what is not reproduced: caches, which belong to approximate decoding, and
-    /// KLASS's `entropy`, which ranks the most uncertain position first.
+    /// Its strategy and settings, or none for what is not reproduced: KLASS's `entropy`, which ranks the most uncertain position
+    /// first.
     fn strategy(&self) -> Option<(String, Settings)> {
         let mut settings = Settings { steps: self.count("steps"), ..Settings::default() };
         let word = |key: &str| self.params.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -68,7 +68,7 @@ impl Golden {
                 format!("{}+{pace}", word("score"))
             }
             "llada_low_confidence" => "llada".into(),
-            "fast_dllm" if word("cache") == "none" => {
+            "fast_dllm" | "fast_dllm_dream" => {
                 settings.threshold = self.number("threshold");
                 if settings.threshold.is_some() { "fast-dllm".into() } else { "llada".into() }
             }
@@ -98,10 +98,18 @@ impl Golden {
                 };
                 format!("{order}+schedule")
             }
-            "fast_dllm" | "fast_dllm_dream" | "klass" => return None,
+            "klass" => return None,
             other => panic!("unknown decoder {other}"),
         };
         Some((name, settings))
+    }
+
+    fn cache(&self) -> Cache {
+        match self.params.get("cache").and_then(Value::as_str) {
+            Some("prefix") => Cache::Prefix,
+            Some("dual") => Cache::Dual,
+            _ => Cache::None,
+        }
     }
 
     fn check(&self, prompt: &[Token], model: &mut dyn Model) -> Result<(), String> {
@@ -109,7 +117,8 @@ impl Golden {
         let canvas = Canvas::with_tail(prompt, self.gen_length, model.description().mask).unwrap();
         let blocks = split(prompt.len()..canvas.len(), self.block_length);
         let strategy = Strategy::parse(&name, &settings).unwrap();
-        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        let options = Options { cache: self.cache(), ..Options::default() };
+        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
         decode(&mut runs, model).unwrap();
         let [run] = runs;
         for (number, (delta, golden)) in run.trace().deltas.iter().zip(&self.steps).enumerate() {

@@ -1,6 +1,6 @@
 //! The promises that every predictor makes: what a row says depends on nothing but its view.
 
-use lacuna::{Belief, Choice, Guide, Lens, Place, Row, Source, Token, View};
+use lacuna::{Belief, Choice, Guide, Lens, Place, Row, Scope, Source, Token, View};
 use lacuna_models::{Model, Precision};
 
 use super::naive::{Naive, probabilities};
@@ -155,4 +155,33 @@ pub(crate) fn draws_do_not_depend_on_company(load: Load) {
 
 fn pairs(precisions: &[Precision]) -> impl Iterator<Item = (&'static str, Precision)> {
     MODELS.into_iter().flat_map(|name| precisions.iter().map(move |&precision| (name, precision)))
+}
+
+pub(crate) fn where_nothing_has_changed_a_cache_changes_no_bit(load: Load, precisions: &[Precision]) {
+    for (name, precision) in pairs(precisions) {
+        let mut model = load(&tiny(name), precision);
+        let model = model.as_mut();
+        let (tokens, other, attention) = (long(70), long(33), all_layers());
+        let all = View { run: 3, tokens: &tokens, attention: &attention, ..View::default() };
+        let plain = model.observe(&[all]).unwrap().remove(0);
+        let beliefs = read(model, 0, &places(70));
+        model
+            .observe(&[View { run: 5, scope: Scope::Keep, ..view(&other) }, View { scope: Scope::Keep, ..all }])
+            .unwrap();
+        assert_eq!(read(model, 1, &places(70)), beliefs);
+        for (start, end) in [(0, 70), (20, 70), (20, 41), (69, 70)] {
+            let some = View { scope: Scope::Only { start, end }, ..all };
+            let seen = model.observe(&[view(&other), some]).unwrap().remove(1);
+            for (some, all) in seen.dependency.iter().zip(&plain.dependency) {
+                assert_eq!(some[start..end], all[start..end], "{name}");
+            }
+            // The row before the first predicts it, where predictions are shifted.
+            let first = start + usize::from(start > 0 && model.description().shifted);
+            let places: Vec<Place> = (first..end).map(Place::At).collect();
+            assert_eq!(read(model, 1, &places), beliefs[first..end], "{name}");
+        }
+        model.forget(3);
+        let refused = model.observe(&[View { scope: Scope::Only { start: 0, end: 9 }, ..all }]).unwrap_err();
+        assert_eq!(refused.to_string(), "nothing was kept of run 3 as it is now");
+    }
 }

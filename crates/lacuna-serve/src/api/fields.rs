@@ -26,6 +26,7 @@ enum Kind {
     Layers,
     List,
     Family,
+    Cache,
 }
 
 const fn field(
@@ -39,7 +40,7 @@ const fn field(
 }
 
 /// Every field of [`Request`], as the API describes it.
-pub(crate) const DECODING: [Decoding; 26] = [
+pub(crate) const DECODING: [Decoding; 27] = [
     field(
         "strategy",
         Kind::Name,
@@ -89,6 +90,13 @@ pub(crate) const DECODING: [Decoding; 26] = [
     field("suppress_eos", Kind::Bool, &[], "false", "never choose the end-of-text token"),
     field("defer_eos", Kind::Bool, &[], "false", "commit end-of-text and end-of-turn tokens last"),
     field("early_stop", Kind::Bool, &[], "true", "stop when everything before the first end of text is decided"),
+    field(
+        "cache",
+        Kind::Cache,
+        &[],
+        "none",
+        "what the steps of a block take from its first one instead of computing it again; faster, and not exact",
+    ),
     field("seed", Kind::Count, &[], "0", "where random draws start from; choice i of n starts from seed + i"),
 ];
 
@@ -189,6 +197,7 @@ impl Decoding {
             ]}),
             Kind::List => json!({"type": ["array", "null"], "items": {"type": "integer", "minimum": 0}}),
             Kind::Family => json!({"enum": ["llada", "dream", null]}),
+            Kind::Cache => json!({"enum": ["none", "prefix", "dual", null]}),
         };
         let of = if self.of.is_empty() { String::new() } else { format!("{}: ", self.of.join(", ")) };
         schema["description"] = format!("{of}{} (usually {})", self.about, self.usual).into();

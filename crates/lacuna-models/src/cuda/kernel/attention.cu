@@ -4,13 +4,15 @@
 // maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A row's result depends on
 // its own keys alone, not on the rows it shares a tile with.
 
-// Query rows that see the same keys. Key k of a tile is row key_start + k of the layout.
+// Query rows that see the same keys.
 struct Tile {
-    u32 first;      // of the selected rows
+    u32 first;            // of the selected rows
     u32 count;
-    u32 key_start;
+    u32 key_start;        // the row of the first key, where keys were not kept
     u32 key_count;
-    u32 shadow;     // whether each row is blind to the key at its own position
+    u32 open_start;       // where it begins to be told which keys are unmasked
+    u32 shadow;           // whether each row is blind to the key at its own position
+    const element* kept;  // the keys and values that were kept of a run, [layer][position]; else null
 };
 
 struct Attention {
@@ -22,11 +24,29 @@ struct Attention {
     const Tile* tiles;
     const u32* rows;         // the selected rows; null if all are
     const u32* positions;    // of all rows
-    const float* open;       // of all rows: 1 where unmasked, else 0
+    const float* open;       // of all keys: 1 where unmasked, else 0
     u32 query_stride, key_stride, output_stride;
+    u32 layer;
     u32 heads, key_value_heads;
     float scale;             // 1 / sqrt(HEAD_SIZE)
 };
+
+// Keys and values of a head that a tile sees.
+struct Seen {
+    const element* keys;
+    const element* values;
+    u32 stride;
+};
+
+DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
+    const u32 width = a.key_value_heads * HEAD_SIZE, at = head * HEAD_SIZE;
+    if (tile.kept) {
+        const element* kept = tile.kept + (size_t)a.layer * tile.key_count * 2 * width + at;
+        return {kept, kept + width, 2 * width};
+    }
+    const size_t first = (size_t)tile.key_start * a.key_stride + at;
+    return {a.keys + first, a.values + first, a.key_stride};
+}
 
 #define LOG2_E 1.4426950408889634f
 
@@ -57,11 +77,11 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
     const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
     const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
-    const size_t key_offset = (size_t)tile.key_start * a.key_stride + key_head * HEAD_SIZE;
+    const Seen seen = seen_by(a, tile, key_head);
     const u32 steps = (tile.key_count + KEYS - 1) / KEYS;
 
     fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    fetch(keys, a.keys + key_offset, a.key_stride, 0, tile.key_count);
+    fetch(keys, seen.keys, seen.stride, 0, tile.key_count);
     commit();
 
     const u32 hidden[2] = {hidden_key(a, tile, row), hidden_key(a, tile, row + 8)};
@@ -73,14 +93,14 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
     for (u32 step = 0; step < steps; step++) {
         const u32 first = step * KEYS;
         arrive<0>();
-        fetch(values, a.values + key_offset, a.key_stride, first, tile.key_count);
+        fetch(values, seen.values, seen.stride, first, tile.key_count);
         commit();
         if (step + 1 < steps)
-            fetch(keys + (step + 1) % 2 * STAGE, a.keys + key_offset, a.key_stride, first + KEYS, tile.key_count);
+            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, tile.key_count);
         commit();
         if (MASS && threadIdx.x < KEYS) {
             u32 key = first + threadIdx.x;
-            open[threadIdx.x] = key < tile.key_count ? a.open[tile.key_start + key] : 0.0f;
+            open[threadIdx.x] = key < tile.key_count ? a.open[tile.open_start + key] : 0.0f;
         }
         if (MASS) __syncthreads();
 
@@ -177,6 +197,7 @@ DEVICE void attend(const Attention& a) {
     if (tile.count == 0) return;
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const Seen seen = seen_by(a, tile, key_head);
 
     for (u32 begin = 0; begin < tile.count; begin += WARPS) {
         const u32 index = begin + warp;
@@ -194,9 +215,9 @@ DEVICE void attend(const Attention& a) {
             for (u32 i = threadIdx.x; i < KEYS * HEAD_SIZE; i += WARPS * 32) {
                 u32 key = i / HEAD_SIZE, column = i % HEAD_SIZE;
                 bool there = first + key < tile.key_count;
-                size_t from = (size_t)(tile.key_start + first + key) * a.key_stride + key_head * HEAD_SIZE + column;
-                keys[key * PITCH + column] = there ? a.keys[from] : 0.0f;
-                values[key * PITCH + column] = there ? a.values[from] : 0.0f;
+                size_t from = (size_t)(first + key) * seen.stride + column;
+                keys[key * PITCH + column] = there ? seen.keys[from] : 0.0f;
+                values[key * PITCH + column] = there ? seen.values[from] : 0.0f;
             }
             __syncthreads();
             if (!active) continue;
@@ -214,7 +235,7 @@ DEVICE void attend(const Attention& a) {
             top = best;
             const float weight = visible ? expf(score - best) : 0.0f;
             total = total * shrink + warp_sum(weight);
-            part = part * shrink + warp_sum(visible ? weight * a.open[tile.key_start + key] : 0.0f);
+            part = part * shrink + warp_sum(visible ? weight * a.open[tile.open_start + key] : 0.0f);
             for (int i = 0; i < SHARE; i++) mixed[i] *= shrink;
             for (int k = 0; k < KEYS; k++) {
                 const float w = __shfl_sync(~0u, weight, k);

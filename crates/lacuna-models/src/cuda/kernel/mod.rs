@@ -44,6 +44,7 @@ kernels![
     embed,
     rms_norm,
     rotate,
+    keep,
     silu_times,
     collect,
     choose,
@@ -150,6 +151,23 @@ pub(crate) struct Rotation {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KeptPlace {
+    pub(crate) first: u64,
+    pub(crate) layer: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Keeping {
+    pub(crate) places: u64,
+    pub(crate) keys: u64,
+    pub(crate) stride: u32,
+    pub(crate) width: u32,
+    pub(crate) layer: u32,
+}
+
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Gate {
     pub(crate) gate_up: u64,
@@ -174,7 +192,9 @@ pub(crate) struct Job {
     pub(crate) heads: u32,
     pub(crate) head_count: u32,
     pub(crate) start: u32,
+    pub(crate) first: u32,
     pub(crate) tokens: u32,
+    pub(crate) length: u32,
     pub(crate) output: u32,
 }
 
@@ -184,10 +204,11 @@ pub(crate) struct Collection {
     pub(crate) jobs: u64,
     pub(crate) heads: u64,
     pub(crate) mass: u64,
-    pub(crate) open: u64,
+    pub(crate) tokens: u64,
     pub(crate) scores: u64,
     pub(crate) rows: u32,
     pub(crate) all_heads: u32,
+    pub(crate) mask: u32,
 }
 
 #[repr(C)]
@@ -219,7 +240,9 @@ pub(crate) struct Tile {
     pub(crate) count: u32,
     pub(crate) key_start: u32,
     pub(crate) key_count: u32,
+    pub(crate) open_start: u32,
     pub(crate) shadow: u32,
+    pub(crate) kept: u64,
 }
 
 #[repr(C)]
@@ -237,6 +260,7 @@ pub(crate) struct Attention {
     pub(crate) query_stride: u32,
     pub(crate) key_stride: u32,
     pub(crate) output_stride: u32,
+    pub(crate) layer: u32,
     pub(crate) heads: u32,
     pub(crate) key_value_heads: u32,
     pub(crate) scale: f32,

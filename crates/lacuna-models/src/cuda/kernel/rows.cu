@@ -138,3 +138,25 @@ KERNEL silu_times(Gate g) {
             narrow(silu(widen(gate[i])) * widen(up[i]), output + i);
     }
 }
+
+// Where a row's keys and values are kept.
+struct KeptPlace {
+    element* first;  // those of the first layer, or null
+    u64 layer;       // from one layer to the next, in elements
+};
+
+struct Keeping {
+    const KeptPlace* places;
+    const element* keys;  // of all rows, values behind them
+    u32 stride;           // from one row to the next
+    u32 width;            // of keys and values together
+    u32 layer;
+};
+
+KERNEL keep(Keeping k) {
+    const KeptPlace place = k.places[blockIdx.x];
+    if (!place.first) return;
+    element* to = place.first + k.layer * place.layer;
+    const element* from = k.keys + (size_t)blockIdx.x * k.stride;
+    for (u32 i = threadIdx.x; i < k.width; i += blockDim.x) to[i] = from[i];
+}

@@ -5,8 +5,10 @@ struct Job {
     u32 layer;       // which of the layers whose mass was kept
     u32 heads;       // where its heads begin in the list
     u32 head_count;  // 0 for all
-    u32 start;       // the view's first row
+    u32 start;       // the view's first row, its position, and how many rows there are
+    u32 first;
     u32 tokens;
+    u32 length;      // positions
     u32 output;      // where its scores begin
 };
 
@@ -14,19 +16,23 @@ struct Collection {
     const Job* jobs;
     const u32* heads;
     const float* mass;  // [layer][row][head]
-    const float* open;
+    const u32* tokens;
     float* scores;
-    u32 rows, all_heads;
+    u32 rows, all_heads, mask;
 };
 
 KERNEL collect(Collection c) {
     const Job job = c.jobs[blockIdx.x];
-    for (u32 i = threadIdx.x; i < job.tokens; i += blockDim.x) {
-        const u32 row = job.start + i, count = job.head_count ? job.head_count : c.all_heads;
-        const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
-        double sum = 0.0;
-        for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
-        c.scores[job.output + i] = c.open[row] == 0.0f ? (float)(sum / count) : 0.0f;
+    for (u32 position = threadIdx.x; position < job.length; position += blockDim.x) {
+        const u32 index = position - job.first, row = job.start + index, count = job.head_count ? job.head_count : c.all_heads;
+        float score = 0.0f;
+        if (position >= job.first && index < job.tokens && c.tokens[row] == c.mask) {
+            const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
+            double sum = 0.0;
+            for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
+            score = (float)(sum / count);
+        }
+        c.scores[job.output + position] = score;
     }
 }
 

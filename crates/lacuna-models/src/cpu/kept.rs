@@ -1,0 +1,68 @@
+//! Keys and values kept from one forward pass for others of the same run.
+
+use std::collections::HashMap;
+
+use lacuna::Scope;
+
+use super::kernel::Lines;
+use crate::layout::Layout;
+
+/// For each run, the rows of keys and values of each layer, before rotation.
+#[derive(Default)]
+pub(crate) struct Kept {
+    runs: HashMap<u64, Canvas>,
+    /// All keys and values of a layer, where some were not computed.
+    complete: Lines<f32>,
+}
+
+#[derive(Default)]
+struct Canvas {
+    length: usize,
+    layers: Vec<Lines<f32>>,
+}
+
+impl Kept {
+    /// The keys and values that are seen in a layer, of which `computed` were computed.
+    pub(crate) fn complete<'a>(&'a mut self, layout: &Layout, layer: usize, computed: &'a [f32]) -> &'a [f32] {
+        if !layout.caches() {
+            return computed;
+        }
+        let Self { runs, complete } = self;
+        let width = computed.len() / layout.rows();
+        complete.resize(layout.open.len() * width);
+        for span in &layout.spans {
+            let fresh = &computed[span.start * width..span.end() * width];
+            let seen = &mut complete[span.key_start * width..][..span.keys() * width];
+            if let Scope::Only { start, end } = span.scope {
+                seen.copy_from_slice(&runs[&span.run].layers[layer]);
+                seen[start * width..end * width].copy_from_slice(fresh);
+            } else {
+                seen.copy_from_slice(fresh);
+            }
+            if span.scope == Scope::Keep {
+                runs.entry(span.run).or_default().keep(span.length, layer, fresh);
+            }
+        }
+        complete
+    }
+
+    /// How many positions were kept for a run.
+    pub(crate) fn length(&self, run: u64) -> Option<usize> {
+        self.runs.get(&run).map(|canvas| canvas.length)
+    }
+
+    pub(crate) fn forget(&mut self, run: u64) {
+        self.runs.remove(&run);
+    }
+}
+
+impl Canvas {
+    fn keep(&mut self, length: usize, layer: usize, fresh: &[f32]) {
+        self.length = length;
+        if self.layers.len() <= layer {
+            self.layers.resize_with(layer + 1, || Lines::new(0));
+        }
+        self.layers[layer].resize(fresh.len());
+        self.layers[layer].copy_from_slice(fresh);
+    }
+}
