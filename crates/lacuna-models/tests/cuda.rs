@@ -310,6 +310,10 @@ with! { gpu_with_fp8:
         promises::a_batch_is_each_view_alone(on_gpu, &FP8);
     }
 
+    fn where_nothing_has_changed_a_cache_changes_no_bit_in_fp8() {
+        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &FP8);
+    }
+
     fn a_batch_of_large_products_is_each_view_alone_in_fp8() {
         a_batch_of_large_products_is_each_view_alone(Precision::Fp8);
     }
