@@ -21,6 +21,7 @@ fi
 
 "$lacuna" inspect | grep -E '^(computes in|GPU)'
 CARGO_MANIFEST_DIR=$here "$tests" --test-threads 4 --nocapture
+CARGO_MANIFEST_DIR=$here "$tests" --ignored --test-threads 1
 
 field() { printf '%s' "$line" | sed 's/.*"'"$1"'":"\{0,1\}\([^",}]*\).*/\1/'; }
 row() { printf '%-10s %-5s %-7s %-7s %-12s %9s %9s %8s %9s %6s\n' "$@"; }
@@ -32,8 +33,12 @@ bench() {
         "$(printf %.3f "$(field ms_per_step)")" "$(printf %.3f "$(field forward_ms)")" "$(printf %.3f "$(field read_ms)")" \
         "$(awk "BEGIN { printf \"%.0f\", $speed / 1000 }")" "$(awk "BEGIN { printf \"%.0f%%\", 100 * $speed / $ceiling }")"
 }
-for length in 320 640 1024; do bench --shape llada-8b --length $length --repetitions 20; done
-bench --shape llada-8b --length 640 --batch 8 --repetitions 8
+for precision in bf16 fp8; do
+    # Only Hopper has fp8.
+    [ $precision = bf16 ] || "$lacuna" inspect --device cuda --precision $precision >/dev/null || continue
+    for length in 320 640 1024; do bench --shape llada-8b --precision $precision --length $length --repetitions 20; done
+    bench --shape llada-8b --precision $precision --length 640 --batch 8 --repetitions 8
+done
 # The same step without dependency scores: what DOS costs.
 bench --shape llada-8b --length 640 --strategy random --repetitions 20
 bench --shape llada-8b --length 640 --strategy confidence --block-length 32 --repetitions 20

@@ -211,8 +211,10 @@ pub(crate) enum Format {
 pub(crate) enum Precision {
     F32,
     Bf16,
-    /// Approximate
+    /// Approximate, on the CPU
     Int8,
+    /// Approximate, on NVIDIA Hopper GPUs
+    Fp8,
 }
 
 impl From<Precision> for lacuna_models::Precision {
@@ -221,6 +223,7 @@ impl From<Precision> for lacuna_models::Precision {
             Precision::F32 => Self::F32,
             Precision::Bf16 => Self::Bf16,
             Precision::Int8 => Self::Int8,
+            Precision::Fp8 => Self::Fp8,
         }
     }
 }

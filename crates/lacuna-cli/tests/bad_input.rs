@@ -28,7 +28,7 @@ fn requests() {
     let tiny = data("llada-tiny").display().to_string();
     let dream = data("dream-tiny").display().to_string();
     let long = vec!["7"; 4000].join(",");
-    let cases: [(&[&str], &str); 28] = [
+    let cases: [(&[&str], &str); 29] = [
         (&["--prompt-tokens", "1,512"], "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511"),
         (&["--prompt-tokens", ""], "the prompt is empty"),
         (&["--prompt-tokens", "1,511"], "the prompt has the mask token at position 1: a text with gaps is for `fill`"),
@@ -82,6 +82,10 @@ fn requests() {
         (&["--prompt-tokens", "1", "--top-p", "0"], "--top-p is 0"),
         (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 256"),
         (&["--prompt-tokens", "1", "--precision", "int4"], "invalid value 'int4'"),
+        (
+            &["--prompt-tokens", "1", "--precision", "fp8", "--device", "cpu"],
+            "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use --precision bf16",
+        ),
         (&["a text"], "tokenizer.json"),
         (&["--jsonl", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
         (&["--jsonl", "-"], "- has no prompts"),

@@ -174,13 +174,21 @@ pub enum Error {
         expected: bool,
     },
     /// A precision that the GPU predictor does not have.
-    #[error("{precision} is not there on the GPU: use --precision bf16 or f32, or --device cpu")]
+    #[error("{precision} is not there on the GPU: use --precision f32, bf16 or fp8, or --device cpu")]
     NotOnGpu {
         /// What was asked for.
         precision: &'static str,
     },
+    /// Fp8 where it cannot be had.
+    #[error("fp8 needs {needed}, but {found}: use --precision bf16")]
+    NoFp8 {
+        /// What it takes.
+        needed: &'static str,
+        /// What is there instead.
+        found: String,
+    },
     /// A model that does not fit into the GPU's memory.
-    #[error("{model} in {precision} needs {} on the GPU, but {gpu} has {} free: {advice}", gigabytes(*needed), gigabytes(*free))]
+    #[error("{model} in {precision} needs {} on the GPU, but {gpu} has {} free: {advice}", amount(*needed), amount(*free))]
     TooLarge {
         /// The model.
         model: String,
@@ -198,8 +206,8 @@ pub enum Error {
     /// The GPU's memory ran out.
     #[error(
         "the memory of {gpu} is full: {} more are needed and {} are free; use shorter or fewer canvases at a time",
-        gigabytes(*needed),
-        gigabytes(*free)
+        amount(*needed),
+        amount(*free)
     )]
     GpuFull {
         /// The GPU.
@@ -217,12 +225,23 @@ pub enum Error {
     Request(String),
 }
 
+impl Error {
+    /// Fp8 was asked of something that is no Hopper GPU.
+    pub(crate) fn no_hopper(found: impl Into<String>) -> Self {
+        Self::NoFp8 { needed: "an NVIDIA Hopper GPU (H100, H200)", found: found.into() }
+    }
+}
+
 impl From<Error> for lacuna::Error {
     fn from(error: Error) -> Self {
         Self::Predictor(Box::new(error))
     }
 }
 
-pub(crate) fn gigabytes(bytes: usize) -> String {
-    format!("{:.1} GB", bytes as f64 * 1e-9)
+/// Bytes, as people say it.
+pub(crate) fn amount(bytes: usize) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1e8 => format!("{:.0} MB", bytes * 1e-6),
+        bytes => format!("{:.1} GB", bytes * 1e-9),
+    }
 }

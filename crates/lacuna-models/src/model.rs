@@ -58,6 +58,7 @@ pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>, device: Devic
         Device::Cpu => cpu(),
         Device::Cuda => Ok(Box::new(CudaPredictor::load(checkpoint, precision)?)),
         Device::Auto => match CudaPredictor::load(checkpoint, precision) {
+            Err(Error::NoGpu { reason, .. }) if precision == Some(Precision::Fp8) => Err(Error::no_hopper(reason)),
             Err(Error::NoGpu { .. } | Error::NotOnGpu { .. }) => cpu(),
             loaded => Ok(Box::new(loaded?)),
         },

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
+use cudarc::driver::result as driver;
 use lacuna::{
     Belief, Canvas, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings, Strategy, Token,
     View, decode, split,
@@ -21,6 +22,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
 const BOTH: [Precision; 2] = [Precision::F32, Precision::Bf16];
+const FP8: [Precision; 1] = [Precision::Fp8];
 
 fn on_gpu(checkpoint: &Checkpoint, precision: Precision) -> Box<dyn Model> {
     Box::new(CudaPredictor::load(checkpoint, Some(precision)).unwrap())
@@ -35,13 +37,23 @@ fn gpu() -> bool {
     found.is_ok()
 }
 
-macro_rules! with_gpu {
-    ($($(#[$meta:meta])* fn $name:ident() $body:block)*) => {
-        $($(#[$meta])* #[test] fn $name() { if gpu() $body })*
+/// Whether there is a GPU that has fp8; says why not.
+fn gpu_with_fp8() -> bool {
+    let refused = CudaPredictor::load(&tiny("llada-tiny"), Some(Precision::Fp8)).err();
+    if let Some(error) = &refused {
+        assert!(matches!(error, Error::NoGpu { .. } | Error::NoFp8 { .. }), "{error}");
+        eprintln!("skipped: {error}");
+    }
+    refused.is_none()
+}
+
+macro_rules! with {
+    ($there:ident: $($(#[$meta:meta])* fn $name:ident() $body:block)*) => {
+        $($(#[$meta])* #[test] fn $name() { if $there() $body })*
     };
 }
 
-with_gpu! {
+with! { gpu:
     fn reading_in_pieces_is_reading_at_once() {
         promises::reading_in_pieces_is_reading_at_once(on_gpu, &BOTH);
     }
@@ -149,25 +161,8 @@ with_gpu! {
         }
     }
 
-    /// With LLaDA's head size and vocabulary, and products that are worth trying several algorithms for.
-    fn a_batch_of_large_products_is_each_view_alone() {
-        let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
-        let mut model = on_gpu(&checkpoint, Precision::Bf16);
-        let mask = checkpoint.architecture().mask;
-        let canvas = |length: usize| -> Vec<Token> {
-            (0..length).map(|i| if i % 5 == 1 { mask } else { (i * 37) as Token }).collect()
-        };
-        let canvases = [canvas(640), canvas(100), canvas(333), canvas(1), canvas(1000)];
-        let views: Vec<View<'_>> = canvases.iter().map(|tokens| view(tokens)).collect();
-        model.observe(&views).unwrap();
-        let together: Vec<Vec<Belief>> =
-            (0..views.len()).map(|view| read(model.as_mut(), view, &places(canvases[view].len()))).collect();
-        for (index, view) in views.iter().enumerate() {
-            model.observe(&[*view]).unwrap();
-            let single: Vec<Belief> =
-                (0..canvases[index].len()).step_by(97).flat_map(|at| read(model.as_mut(), 0, &[Place::At(at)])).collect();
-            assert!(together[index].iter().step_by(97).eq(&single), "canvas {index}");
-        }
+    fn a_batch_of_large_products_is_each_view_alone_in_bf16() {
+        a_batch_of_large_products_is_each_view_alone(Precision::Bf16);
     }
 
     fn bf16_stays_close_to_f32() {
@@ -235,21 +230,8 @@ with_gpu! {
         }
     }
 
-    fn two_loads_and_two_runs_give_the_same_bits() {
-        let checkpoint = Checkpoint::random(Shape::Small).unwrap();
-        let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.architecture().mask }).collect();
-        for precision in BOTH {
-            let mut seen = Vec::new();
-            for _ in 0..2 {
-                let mut model = on_gpu(&checkpoint, precision);
-                for _ in 0..3 {
-                    let attention = all_layers();
-                    let scores = model.observe(&[View { attention: &attention, ..view(&tokens) }]).unwrap();
-                    seen.push((scores, read(model.as_mut(), 0, &places(500))));
-                }
-            }
-            assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{precision:?}");
-        }
+    fn two_loads_and_two_runs_give_the_same_bits_in_both() {
+        BOTH.into_iter().for_each(two_loads_and_two_runs_give_the_same_bits);
     }
 
     /// With products as large as LLaDA's vocabulary makes them, so that which rows to read is decided on the GPU.
@@ -297,6 +279,120 @@ with_gpu! {
         assert!(model.memory(128).weights >= tiny("llada-tiny").bytes());
         assert!(model.memory(128).buffers > 64 * 512 * 4);
     }
+
+    #[ignore = "takes nearly all of the GPU's memory, so it runs alone"]
+    #[allow(unsafe_code, reason = "memory of the CUDA driver")]
+    fn what_does_not_fit_is_refused_and_what_fits_is_computed_as_before() {
+        let mut model = on_gpu(&Checkpoint::random(Shape::Small).unwrap(), Precision::Bf16);
+        let (short, large) = (long(100), long(4000));
+        let mut compute = |views: &[View<'_>]| model.observe(views).and_then(|_| Ok(model.logits(0)?));
+        // Three times, so that the last is a recorded pass.
+        let [_, _, before] = [(); 3].map(|()| compute(&[view(&short)]).unwrap());
+        let (free, _) = driver::mem_get_info().unwrap();
+        // SAFETY: the model has bound the GPU to this thread, and nobody uses what is taken.
+        let taken = unsafe { driver::malloc_sync(free - (1 << 30)) }.unwrap();
+        let refused = compute(&[view(&large); 100]).unwrap_err().to_string();
+        assert!(refused.contains("is full") && refused.contains("use shorter or fewer canvases"), "{refused}");
+        assert_eq!(compute(&[view(&short)]).unwrap(), before);
+        // SAFETY: it was taken above.
+        unsafe { driver::free_sync(taken) }.unwrap();
+        assert_eq!(compute(&[view(&large); 100]).unwrap().len(), 4000);
+        assert_eq!(compute(&[view(&short)]).unwrap(), before);
+    }
+}
+
+with! { gpu_with_fp8:
+    fn reading_in_pieces_is_reading_at_once_in_fp8() {
+        promises::reading_in_pieces_is_reading_at_once(on_gpu, &FP8);
+    }
+
+    fn a_batch_is_each_view_alone_in_fp8() {
+        promises::a_batch_is_each_view_alone(on_gpu, &FP8);
+    }
+
+    fn where_nothing_has_changed_a_cache_changes_no_bit_in_fp8() {
+        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &FP8);
+    }
+
+    fn a_batch_of_large_products_is_each_view_alone_in_fp8() {
+        a_batch_of_large_products_is_each_view_alone(Precision::Fp8);
+    }
+
+    fn two_loads_and_two_runs_give_the_same_bits_in_fp8() {
+        two_loads_and_two_runs_give_the_same_bits(Precision::Fp8);
+    }
+
+    fn fp8_stays_close_to_bf16() {
+        let embedded = Checkpoint::embedded().unwrap();
+        let prompt = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
+        let mut tokens = embedded.text().unwrap().chat(&[("user", prompt)]).unwrap();
+        tokens.resize(tokens.len() + 128, embedded.architecture().mask);
+        let random = Checkpoint::random(Shape::Small).unwrap();
+        let biased = tiny("dream-tiny");
+        let cases = [(embedded, tokens, 0.03), (random, long(333), 0.2), (biased, long(150), 0.2)];
+        for (checkpoint, tokens, tolerance) in cases {
+            let [exact, found] = [Precision::Bf16, Precision::Fp8].map(|precision| {
+                let mut model = on_gpu(&checkpoint, precision);
+                model.observe(&[view(&tokens)]).unwrap();
+                model.logits(0).unwrap().concat()
+            });
+            let error = relative(&found, &exact);
+            let name = checkpoint.name();
+            assert!(error > 1e-4 && error < tolerance, "{name}: fp8 is off by {error:.4} of the logits' norm");
+        }
+    }
+
+    fn fp8_weighs_less_and_says_so() {
+        let checkpoint = Checkpoint::random(Shape::Small).unwrap();
+        let [bf16, fp8] = [Precision::Bf16, Precision::Fp8].map(|precision| on_gpu(&checkpoint, precision));
+        assert_eq!(fp8.precision(), Precision::Fp8);
+        assert!(fp8.memory(128).weights < bf16.memory(128).weights * 2 / 3);
+        assert!(fp8.memory(128).buffers > bf16.memory(128).buffers);
+    }
+
+    fn fp8_refuses_sizes_that_it_cannot_multiply() {
+        let (folder, checkpoint) = Odd::ALL[0].checkpoint();
+        let refused = CudaPredictor::load(&checkpoint, Some(Precision::Fp8)).err().unwrap();
+        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use --precision bf16";
+        assert_eq!(refused.to_string(), expected);
+        drop(folder);
+    }
+}
+
+/// With LLaDA's head size and vocabulary, and products that are worth trying several algorithms for.
+fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
+    let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
+    let mut model = on_gpu(&checkpoint, precision);
+    let mask = checkpoint.architecture().mask;
+    let canvas = |length: usize| -> Vec<Token> {
+        (0..length).map(|i| if i % 5 == 1 { mask } else { (i * 37) as Token }).collect()
+    };
+    let canvases = [canvas(640), canvas(100), canvas(333), canvas(1), canvas(1000)];
+    let views: Vec<View<'_>> = canvases.iter().map(|tokens| view(tokens)).collect();
+    model.observe(&views).unwrap();
+    let together: Vec<Vec<Belief>> =
+        (0..views.len()).map(|view| read(model.as_mut(), view, &places(canvases[view].len()))).collect();
+    for (index, view) in views.iter().enumerate() {
+        model.observe(&[*view]).unwrap();
+        let single: Vec<Belief> =
+            (0..canvases[index].len()).step_by(97).flat_map(|at| read(model.as_mut(), 0, &[Place::At(at)])).collect();
+        assert!(together[index].iter().step_by(97).eq(&single), "canvas {index}");
+    }
+}
+
+fn two_loads_and_two_runs_give_the_same_bits(precision: Precision) {
+    let checkpoint = Checkpoint::random(Shape::Small).unwrap();
+    let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.architecture().mask }).collect();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let mut model = on_gpu(&checkpoint, precision);
+        for _ in 0..3 {
+            let attention = all_layers();
+            let scores = model.observe(&[View { attention: &attention, ..view(&tokens) }]).unwrap();
+            seen.push((scores, read(model.as_mut(), 0, &places(500))));
+        }
+    }
+    assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{precision:?}");
 }
 
 #[test]
@@ -306,6 +402,9 @@ fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
     assert!(refused.to_string().starts_with("int8 is not there on the GPU"), "{refused}");
     let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), Device::Auto).unwrap();
     assert!(model.device().starts_with("cpu"));
+    let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Cpu).err().unwrap();
+    let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use --precision bf16";
+    assert_eq!(refused.to_string(), expected);
     let found = lacuna_models::load(&checkpoint, None, Device::Auto).unwrap().device();
     match describe_gpu() {
         Ok(_) => assert!(found.starts_with("cuda"), "{found}"),
@@ -313,6 +412,8 @@ fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
             assert!(found.starts_with("cpu"), "{found}");
             let refused = lacuna_models::load(&checkpoint, None, Device::Cuda).err().unwrap();
             assert!(matches!(refused, Error::NoGpu { .. }) && refused.to_string() == error.to_string());
+            let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Auto).err().unwrap();
+            assert!(refused.to_string().starts_with("fp8 needs an NVIDIA Hopper GPU (H100, H200), but "), "{refused}");
         }
     }
 }

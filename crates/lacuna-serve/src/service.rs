@@ -56,7 +56,7 @@ impl Service {
         let metrics = Arc::new(Metrics::default());
         metrics.weights.set(model.memory(1).weights);
         let description = model.description().clone();
-        let (device, precision) = (model.device(), format!("{:?}", model.precision()).to_lowercase());
+        let (device, precision) = (model.device(), model.precision().name().to_string());
         let scheduler = Scheduler::start(model, config.limits, metrics.clone()).map_err(Error::Thread)?;
         let (work, done) = mpsc::channel(1);
         let service = Self {

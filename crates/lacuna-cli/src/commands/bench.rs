@@ -71,7 +71,7 @@ pub(crate) struct Bench {
 struct Report {
     shape: &'static str,
     device: String,
-    precision: String,
+    precision: &'static str,
     threads: usize,
     length: usize,
     block_length: usize,
@@ -189,7 +189,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         &Report {
             shape: shape.name(),
             device: if on_gpu { device } else { "cpu".into() },
-            precision: format!("{precision:?}").to_lowercase(),
+            precision: precision.name(),
             threads: rayon::current_num_threads(),
             length: args.length,
             block_length,

@@ -130,7 +130,7 @@ pub(super) fn describe(engine: &Engine) -> Model {
         name: engine.checkpoint.name(),
         family: engine.checkpoint.architecture().family.name().into(),
         parameters: engine.checkpoint.parameters(),
-        precision: format!("{:?}", engine.predictor.precision()).to_lowercase(),
+        precision: engine.predictor.precision().name().into(),
         // The number of threads changes no answer, so a run may go on with another.
         device: if device.starts_with("cpu") { "cpu".into() } else { device },
     }

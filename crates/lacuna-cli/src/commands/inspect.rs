@@ -35,7 +35,7 @@ struct Report {
     shifted: bool,
     stored_as: Vec<String>,
     stored_bytes: usize,
-    precision: String,
+    precision: &'static str,
     device: String,
     /// The GPU, or why there is none that can be used.
     gpu: String,
@@ -73,7 +73,7 @@ pub(crate) fn inspect(args: &Inspect) -> Result<()> {
         shifted: shape.shifted,
         stored_as: checkpoint.dtypes(),
         stored_bytes: checkpoint.bytes(),
-        precision: format!("{:?}", predictor.precision()).to_lowercase(),
+        precision: predictor.precision().name(),
         device: predictor.device(),
         gpu: describe_gpu().unwrap_or_else(|error| error.to_string()),
         weight_bytes: memory.weights,

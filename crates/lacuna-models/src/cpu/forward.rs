@@ -7,11 +7,11 @@ use super::attention::{Attended, Shape, TILE, Want};
 use super::kept::Kept;
 use super::kernel::{Lines, rms_norm, silu_times};
 use super::key_values::Context;
-use super::matrix::{Input, Precision};
+use super::matrix::Input;
 use super::weights::{Block, Weights};
-use crate::Architecture;
 use crate::layout::{Layout, Selection};
 use crate::rope::Rope;
+use crate::{Architecture, Precision};
 
 /// A model with its weights, and the buffers it computes in. They grow when a forward pass needs more and are kept.
 pub(crate) struct Forward {

@@ -3,10 +3,11 @@
 use half::bf16;
 use rayon::prelude::*;
 
+use super::NO_FP8;
 use super::attention::Shape;
 use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index, rotate};
-use super::matrix::Precision;
 use super::scratch::{Scratch, Scratched};
+use crate::Precision;
 use crate::layout::{Layout, Span};
 use crate::rope::Rope;
 
@@ -21,6 +22,7 @@ impl Context {
         match precision {
             Precision::F32 => Self::F32(KeyValues::new()),
             Precision::Bf16 | Precision::Int8 => Self::Bf16(KeyValues::new()),
+            Precision::Fp8 => unreachable!("{NO_FP8}"),
         }
     }
 

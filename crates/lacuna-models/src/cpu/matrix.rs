@@ -3,21 +3,10 @@
 use half::bf16;
 use rayon::prelude::*;
 
+use super::NO_FP8;
 use super::kernel::{Activations, Panels, layout_length, multiply};
-use crate::Result;
 use crate::checkpoint::Tensor;
-
-/// What matrix products are made of. Sums are in f32 in any case, and so is everything that is not a matrix product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// 32-bit weights and activations.
-    F32,
-    /// 16-bit weights, and activations rounded to 16 bits on their way into a product.
-    Bf16,
-    /// 8-bit weights in units of their row, and activations rounded to 8 bits of their own largest value on their way into a
-    /// product. An approximation; attention stays in 16 bits.
-    Int8,
-}
+use crate::{Precision, Result};
 
 /// A weight matrix.
 pub(crate) enum Matrix {
@@ -43,6 +32,7 @@ impl Matrix {
             Precision::F32 => Self::F32(Panels::pack(n, k, read)?),
             Precision::Bf16 => Self::Bf16(Panels::pack(n, k, read)?),
             Precision::Int8 => Self::Int8(Panels::pack(n, k, read)?),
+            Precision::Fp8 => unreachable!("{NO_FP8}"),
         };
         tensors.iter().for_each(|(tensor, _)| tensor.release());
         Ok(matrix)
@@ -107,6 +97,7 @@ impl Input {
             Precision::F32 => Self::F32(Activations::new()),
             Precision::Bf16 => Self::Bf16(Activations::new()),
             Precision::Int8 => Self::Int8(Activations::new()),
+            Precision::Fp8 => unreachable!("{NO_FP8}"),
         }
     }
 

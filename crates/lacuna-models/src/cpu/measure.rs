@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use half::bf16;
 
-use super::Precision;
+use super::NO_FP8;
 use super::kernel::{Activations, Element, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, multiply};
-use crate::Architecture;
+use crate::{Architecture, Precision};
 
 /// Operations of one forward pass over `rows` positions of a canvas of `length`, without reading: all blocks but the last, and
 /// its keys and values. Matrix products and attention count, a multiplication and an addition as two.
@@ -20,11 +20,15 @@ pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) ->
 }
 
 /// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool.
+///
+/// # Panics
+/// For fp8, which the CPU does not have.
 pub fn ceiling_gflops(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => ceiling_f32(),
         Precision::Bf16 => ceiling_bf16(),
         Precision::Int8 => ceiling_i8(),
+        Precision::Fp8 => unreachable!("{NO_FP8}"),
     }
 }
 
@@ -43,6 +47,9 @@ enum Operands {
 
 impl Product {
     /// A product of m rows, inner dimension k and n columns.
+    ///
+    /// # Panics
+    /// For fp8, which the CPU does not have.
     pub fn new(precision: Precision, [m, k, n]: [usize; 3]) -> Self {
         fn operands<E: Element>(m: usize, k: usize, n: usize) -> (Activations<E>, Panels<E>) {
             let fill = |seed: usize, values: &mut [f32]| {
@@ -70,6 +77,7 @@ impl Product {
                 let (activations, weights) = operands(m, k, n);
                 Operands::Int8(activations, weights)
             }
+            Precision::Fp8 => unreachable!("{NO_FP8}"),
         };
         Self { operands, output: vec![0.0; m * n], operations: 2.0 * (m * k * n) as f64 }
     }

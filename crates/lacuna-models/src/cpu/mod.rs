@@ -13,6 +13,8 @@ mod read;
 mod scratch;
 mod weights;
 
-pub use matrix::Precision;
 pub use measure::{Product, ceiling_gflops, forward_flops};
 pub use predictor::CpuPredictor;
+
+/// Why nothing here computes in fp8.
+const NO_FP8: &str = "the CPU has no fp8, so its predictor refuses it";

@@ -3,13 +3,12 @@
 use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::forward::Forward;
-use super::matrix::Precision;
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
 use crate::layout::Layout;
-use crate::{Checkpoint, Memory, Model, Result};
+use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
@@ -27,6 +26,9 @@ impl CpuPredictor {
     /// Loads the weights, in the checkpoint's own precision if none is given: 16-bit weights stay so.
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
+        if precision == Precision::Fp8 {
+            return Err(Error::no_hopper("the CPU was asked for"));
+        }
         let architecture = checkpoint.architecture();
         let weights = Weights::load(checkpoint, precision)?;
         Ok(Self {

@@ -4,9 +4,9 @@ use half::{bf16, f16};
 use lacuna::Token;
 use rayon::prelude::*;
 
-use super::matrix::{Linear, Matrix, Precision};
+use super::matrix::{Linear, Matrix};
 use crate::checkpoint::{Numbers, Tensor};
-use crate::{Architecture, Checkpoint, Result};
+use crate::{Architecture, Checkpoint, Precision, Result};
 
 /// All weights.
 pub(crate) struct Weights {

@@ -79,7 +79,7 @@ impl<T> Buffer<T> {
             // SAFETY: the memory is this buffer's, and no launch that uses it is under way.
             let _ = unsafe { result::free_sync(self.address) };
         }
-        self.address = 0;
+        (self.address, self.length) = (0, 0);
     }
 }
 

@@ -9,9 +9,10 @@ use cudarc::nvrtc::{result, sys};
 
 use crate::{Error, Result};
 
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("kernel/common.cu"),
     include_str!("kernel/rows.cu"),
+    include_str!("kernel/fp8.cu"),
     include_str!("kernel/product.cu"),
     include_str!("kernel/tensor.cu"),
     include_str!("kernel/attention_tiles.cu"),
@@ -28,7 +29,7 @@ pub(crate) struct Variant {
     /// The compute capability, such as 90.
     pub(crate) architecture: i32,
     pub(crate) head_size: usize,
-    /// Whether products are made of bf16; else they are of f32.
+    /// Whether products and attention are made of 16-bit numbers or fewer; else they are of f32.
     pub(crate) bf16: bool,
 }
 

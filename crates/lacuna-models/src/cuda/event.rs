@@ -4,7 +4,7 @@
 use cudarc::driver::{result::event, sys};
 
 use super::gpu::Gpu;
-use crate::Result;
+use crate::{Error, Result};
 
 /// A moment on the GPU's own clock.
 pub(crate) struct Event(sys::CUevent);
@@ -32,8 +32,16 @@ impl Event {
 
     /// Milliseconds from this moment to another; both have passed.
     pub(crate) fn until(&self, end: &Self) -> Result<f32> {
-        // SAFETY: both exist.
-        Ok(unsafe { event::elapsed(self.0, end.0)? })
+        type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+        let mut milliseconds = 0.0;
+        // SAFETY: the function has this type in all drivers, and both events exist. cudarc would call its second version, which
+        // only drivers for CUDA 12.8 and later have.
+        unsafe {
+            let elapsed = sys::culib().get::<Elapsed>(b"cuEventElapsedTime");
+            let elapsed = elapsed.map_err(|error| Error::Gpu(error.to_string()))?;
+            elapsed(&mut milliseconds, self.0, end.0).result()?;
+        }
+        Ok(milliseconds)
     }
 }
 

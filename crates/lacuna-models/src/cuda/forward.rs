@@ -7,14 +7,15 @@ use lacuna::{Observation, Token, View};
 
 use super::attention::{Operands, Shape};
 use super::buffer::Buffer;
+use super::fp8::{self, Quantized};
 use super::gpu::{Gpu, Graph};
 use super::kept::Kept;
 use super::kernel::{
     Collection, Embedding, Gate, Job, Keeping, KeptPlace, Kernels, NONE, Norm, Projection, Reading, Rotation, STRETCH,
     Tile,
 };
-use super::matrix::{Elements, Part};
-use super::product::{Factors, Products};
+use super::matrix::{Elements, Part, element_size};
+use super::product::{Factors, Products, Units};
 use super::rope::Rope;
 use super::staging::{Landing, Offset, Staging};
 use super::weights::{Block, Weights};
@@ -53,6 +54,8 @@ pub(crate) struct Forward {
     query: Elements,
     /// Rows on their way into a product.
     input: Elements,
+    /// In fp8, rows on their way into a product of a block.
+    quantized: Option<Quantized>,
     gate_up: Elements,
     /// The mass of each row and head, for each layer that was asked for it.
     mass: Buffer<f32>,
@@ -178,6 +181,7 @@ impl Forward {
             query_key_value: elements()?,
             query: elements()?,
             input: elements()?,
+            quantized: (precision == Precision::Fp8).then(|| Quantized::new(gpu, 0, 0)).transpose()?,
             gate_up: elements()?,
             mass: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
@@ -241,20 +245,27 @@ impl Forward {
             size_of_val(&jobs.heads[..]),
             64,
         ]);
-        let moved = [
-            self.staging.begin(bytes)?,
-            self.rope.extend(longest)?,
-            self.hidden.reserve(rows * hidden)?,
-            self.query_key_value.reserve(rows * (hidden + 2 * key))?,
-            self.query.reserve(rows * hidden)?,
-            self.input.reserve(rows * hidden.max(mlp))?,
-            self.gate_up.reserve(rows * 2 * mlp)?,
-            self.mass.reserve(asked.len() * rows * self.shape.heads)?,
-            self.scores.reserve(jobs.scores)?,
-        ];
-        if moved.contains(&true) || self.graphs.len() >= GRAPHS {
+        let mut make_room = || -> Result<bool> {
+            let moved = [
+                self.staging.begin(bytes)?,
+                self.rope.extend(longest)?,
+                self.hidden.reserve(rows * hidden)?,
+                self.query_key_value.reserve(rows * (hidden + 2 * key))?,
+                self.query.reserve(rows * hidden)?,
+                self.input.reserve(rows * hidden.max(mlp))?,
+                self.quantized.as_mut().map_or(Ok(false), |quantized| quantized.reserve(rows, hidden.max(mlp)))?,
+                self.gate_up.reserve(rows * 2 * mlp)?,
+                self.mass.reserve(asked.len() * rows * self.shape.heads)?,
+                self.scores.reserve(jobs.scores)?,
+            ];
+            Ok(moved.contains(&true))
+        };
+        let moved = make_room();
+        // What was recorded names buffers that have moved, even if there was no room for all.
+        if !matches!(moved, Ok(false)) || self.graphs.len() >= GRAPHS {
             self.graphs.clear();
         }
+        moved?;
 
         let fill = |values: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             let mut values: Vec<u32> = values.collect();
@@ -352,7 +363,7 @@ impl Forward {
     pub(crate) fn finish(&mut self, rows: (u64, usize), tiles: (u64, usize), output: u64) -> Result<()> {
         let layer = self.weights.blocks.len() - 1;
         let block = &self.weights.blocks[layer];
-        self.norm(self.hidden.at(0), rows, block.attention_norm.at(0), output)?;
+        self.norm(self.hidden.at(0), rows, block.attention_norm.at(0), output, self.quantized.as_ref())?;
         self.queries(layer, rows.1, rows.0)?;
         let operands = self.context(Operands {
             queries: (self.query.at(0), self.sizes.hidden),
@@ -373,7 +384,7 @@ impl Forward {
 
     /// The vocabulary projection of some rows of what [`finish`](Self::finish) gave, and what `reading` makes of it.
     pub(crate) fn project(&self, finished: u64, rows: (u64, usize), reading: Reading) -> Result<()> {
-        self.norm(finished, rows, self.weights.final_norm.at(0), NONE)?;
+        self.norm(finished, rows, self.weights.final_norm.at(0), NONE, None)?;
         let Part { address: weights, k, .. } = self.weights.head.all();
         let Machine { gpu, kernels, .. } = &self.machine;
         let tile = self.projection.for_rows(rows.1);
@@ -384,10 +395,11 @@ impl Forward {
     }
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
-    pub(crate) fn buffer_bytes(sizes: Sizes, element: usize, rows: usize) -> usize {
+    pub(crate) fn buffer_bytes(sizes: Sizes, precision: Precision, rows: usize) -> usize {
         let Sizes { hidden, key, mlp, .. } = sizes;
         let elements = 2 * hidden + 2 * key + hidden.max(mlp) + 2 * mlp;
-        filled_up(rows) * (2 * hidden * size_of::<f32>() + elements * element)
+        let quantized = if precision == Precision::Fp8 { Quantized::row_bytes(hidden.max(mlp)) } else { 0 };
+        filled_up(rows) * (2 * hidden * size_of::<f32>() + elements * element_size(precision) + quantized)
     }
 
     /// The keys and values of the last block, of all rows.
@@ -412,23 +424,38 @@ impl Forward {
     /// Normalizes all rows on their way into a block.
     fn enter(&self, layer: usize, rows: usize) -> Result<()> {
         let weight = self.weights.blocks[layer].attention_norm.at(0);
-        self.norm(self.hidden.at(0), (NONE, rows), weight, NONE)
+        self.norm(self.hidden.at(0), (NONE, rows), weight, NONE, self.quantized.as_ref())
     }
 
-    /// Normalizes rows into `input`; `copy` gets them as they were.
-    fn norm(&self, source: u64, rows: (u64, usize), weight: u64, copy: u64) -> Result<()> {
+    /// Normalizes rows into `input`, or to fp8; `copy` gets them as they were.
+    fn norm(
+        &self,
+        source: u64,
+        rows: (u64, usize),
+        weight: u64,
+        copy: u64,
+        quantized: Option<&Quantized>,
+    ) -> Result<()> {
         let Sizes { hidden, epsilon, .. } = self.sizes;
-        let arguments =
-            Norm { input: source, rows: rows.0, weight, output: self.input.at(0), copy, width: hidden as u32, epsilon };
         let Machine { gpu, kernels, .. } = &self.machine;
-        gpu.launch(&kernels.rms_norm, [rows.1, 1], threads(hidden), 0, &arguments)
+        let (kernel, threads, output, units) = match quantized {
+            Some(rows) => (&kernels.rms_norm_fp8, fp8::THREADS, rows.numbers.at(0), rows.units.at(0)),
+            None => (&kernels.rms_norm, threads(hidden), self.input.at(0), NONE),
+        };
+        let arguments =
+            Norm { input: source, rows: rows.0, weight, output, units, copy, width: hidden as u32, epsilon };
+        gpu.launch(kernel, [rows.1, 1], threads, 0, &arguments)
     }
 
     /// `output = input · part`, or for `Some(add)` the same in f32, added to what is there or not.
     fn multiply(&mut self, m: usize, part: Part, output: u64, wide: Option<bool>) -> Result<()> {
-        let Part { address: weights, n, k } = part;
-        let (input, add) = (self.input.at(0), wide == Some(true));
-        let factors = Factors { m, n, k, input, weights, output, wide: wide.is_some(), add };
+        let Part { address: weights, n, k, .. } = part;
+        let (input, units) = match self.quantized.as_ref().zip(part.units) {
+            Some((rows, weights)) => (rows.numbers.at(0), Some(Units { input: rows.units.at(0), weights })),
+            None => (self.input.at(0), None),
+        };
+        let add = wide == Some(true);
+        let factors = Factors { m, n, k, input, weights, output, units, wide: wide.is_some(), add };
         let Machine { kernels, products, .. } = &mut self.machine;
         products.multiply(kernels, factors)
     }
@@ -500,15 +527,32 @@ impl Forward {
     fn finish_block(&mut self, layer: usize, rows: usize, hidden: u64) -> Result<()> {
         let Block { output, mlp_norm, gate_up, down, .. } = &self.weights.blocks[layer];
         let (output, mlp_norm, gate_up, down) = (output.all(), mlp_norm.at(0), gate_up.all(), down.all());
-        let inner = self.gate_up.at(0);
+        let (inner, width) = (self.gate_up.at(0), self.sizes.hidden);
+        if let Some(quantized) = &self.quantized {
+            quantized.fill(&self.machine.gpu, &self.machine.kernels, 0..rows, width, self.input.at(0))?;
+        }
         self.multiply(rows, output, hidden, Some(true))?;
-        self.norm(hidden, (NONE, rows), mlp_norm, NONE)?;
+        self.norm(hidden, (NONE, rows), mlp_norm, NONE, self.quantized.as_ref())?;
         self.multiply(rows, gate_up, inner, None)?;
-        let arguments = Gate { gate_up: inner, output: self.input.at(0), width: self.sizes.mlp as u32 };
-        let Machine { gpu, kernels, .. } = &self.machine;
-        let (threads, parts) = (threads(self.sizes.mlp), self.sizes.mlp.div_ceil(2048));
-        gpu.launch(&kernels.silu_times, [rows, parts], threads, 0, &arguments)?;
+        self.gate(rows)?;
         self.multiply(rows, down, hidden, Some(true))
+    }
+
+    /// What the MLP's last product takes, from `gate_up`.
+    fn gate(&self, rows: usize) -> Result<()> {
+        let (gate_up, mlp) = (self.gate_up.at(0), self.sizes.mlp);
+        let Machine { gpu, kernels, .. } = &self.machine;
+        match &self.quantized {
+            Some(quantized) => {
+                let (output, units) = (quantized.numbers.at(0), quantized.units.at(0));
+                let arguments = Gate { gate_up, output, units, width: mlp as u32 };
+                gpu.launch(&kernels.silu_times_fp8, [rows, 1], fp8::THREADS, 0, &arguments)
+            }
+            None => {
+                let arguments = Gate { gate_up, output: self.input.at(0), units: NONE, width: mlp as u32 };
+                gpu.launch(&kernels.silu_times, [rows, mlp.div_ceil(2048)], threads(mlp), 0, &arguments)
+            }
+        }
     }
 
     /// Launches the scores of all jobs, one after the other.

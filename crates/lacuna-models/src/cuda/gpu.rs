@@ -43,8 +43,12 @@ impl Gpu {
         }
         result::init().map_err(|error| none(format!("the NVIDIA driver finds no GPU ({})", text(error))))?;
         check_versions()?;
-        let context =
-            CudaContext::new(0).map_err(|error| none(format!("the GPU cannot be opened ({})", text(error))))?;
+        let context = CudaContext::new(0).map_err(|error| {
+            none(match error.0 {
+                sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "the GPU's memory is full; stop what else uses it".into(),
+                _ => format!("the GPU cannot be opened ({})", text(error)),
+            })
+        })?;
         let (name, capability) = (context.name()?, context.compute_capability()?);
         if capability < OLDEST {
             let (major, minor) = capability;

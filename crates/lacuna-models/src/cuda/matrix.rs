@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
+use super::fp8::Quantized;
 use super::gpu::Gpu;
 use crate::{Precision, Result};
 
-/// Numbers of the kind that products are made of.
+/// Numbers of the kind that attention and all products but fp8's are made of.
 pub(crate) struct Elements {
     bytes: Buffer<u8>,
     size: usize,
 }
 
-/// Bytes of a number that products are made of.
+/// Bytes of such a number.
 pub(crate) fn element_size(precision: Precision) -> usize {
     match precision {
         Precision::F32 => 4,
-        Precision::Bf16 => 2,
-        Precision::Int8 => 1,
+        _ => 2,
     }
 }
 
@@ -40,15 +40,23 @@ impl Elements {
 
 /// A weight matrix: `n` rows of `k` numbers.
 pub(crate) struct Matrix {
-    pub(crate) elements: Elements,
+    pub(crate) contents: Contents,
     pub(crate) n: usize,
     pub(crate) k: usize,
+}
+
+/// What a matrix is made of.
+pub(crate) enum Contents {
+    Elements(Elements),
+    Fp8(Quantized),
 }
 
 /// Some rows of a weight matrix.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) address: u64,
+    /// Where the units of the rows lie, in fp8.
+    pub(crate) units: Option<u64>,
     pub(crate) n: usize,
     pub(crate) k: usize,
 }
@@ -60,6 +68,11 @@ impl Matrix {
 
     /// `n` rows from row `first` on.
     pub(crate) fn part(&self, first: usize, n: usize) -> Part {
-        Part { address: self.elements.at(first * self.k), n, k: self.k }
+        let k = self.k;
+        let (address, units) = match &self.contents {
+            Contents::Elements(elements) => (elements.at(first * k), None),
+            Contents::Fp8(rows) => (rows.numbers.at(first * k), Some(rows.units.at(first))),
+        };
+        Part { address, units, n, k }
     }
 }

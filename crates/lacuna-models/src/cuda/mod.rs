@@ -8,6 +8,7 @@ mod buffer;
 mod compile;
 mod event;
 mod forward;
+mod fp8;
 mod gpu;
 mod kept;
 mod kernel;

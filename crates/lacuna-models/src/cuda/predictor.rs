@@ -6,6 +6,7 @@ use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::compile::Variant;
 use super::forward::Forward;
+use super::fp8::{self, Quantized};
 use super::gpu::Gpu;
 use super::kernel::Kernels;
 use super::matrix::element_size;
@@ -13,7 +14,7 @@ use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
-use crate::error::gigabytes;
+use crate::error::amount;
 use crate::layout::Layout;
 use crate::{Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
@@ -47,13 +48,18 @@ impl CudaPredictor {
         let gpu = Gpu::open()?;
         gpu.bind()?;
         let architecture = checkpoint.architecture();
-        fits(checkpoint, precision, gpu.name(), gpu.memory()?.0)?;
+        let fp8 = fp8::check(&gpu, architecture);
+        let has_fp8 = fp8.is_ok();
+        if precision == Precision::Fp8 {
+            fp8?;
+        }
+        fits(checkpoint, precision, gpu.name(), gpu.memory()?.0, has_fp8)?;
         let head_size = architecture.head_size();
         if head_size > LARGEST_HEAD {
             let what = format!("attention heads of {head_size} numbers are larger than the GPU kernels take");
             return Err(Error::Gpu(format!("{what} ({LARGEST_HEAD}); use --device cpu")));
         }
-        let bf16 = precision == Precision::Bf16;
+        let bf16 = precision != Precision::F32;
         let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let predictor = Self {
@@ -82,21 +88,23 @@ impl Drop for CudaPredictor {
     }
 }
 
-/// Refuses a model that the GPU has no room for, and says what it would have room for.
-fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize) -> Result<()> {
+/// Refuses a model that the GPU has no room for, and says what it would have room for. `fp8` tells whether it has that.
+fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, fp8: bool) -> Result<()> {
     let needed = |precision| needed(checkpoint, precision);
     if needed(precision) <= free {
         return Ok(());
     }
-    let advice = if precision == Precision::F32 && needed(Precision::Bf16) <= free {
-        format!("--precision bf16 would take {}", gigabytes(needed(Precision::Bf16)))
-    } else {
-        let host = gigabytes(Weights::bytes(checkpoint, Precision::Bf16));
-        format!("stop what else uses the GPU, or use --device cpu, for which {host} of memory are enough in bf16")
+    let smaller = [(Precision::Bf16, true), (Precision::Fp8, fp8)];
+    let advice = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
+        Some((smaller, _)) => format!("--precision {} would take {}", smaller.name(), amount(needed(smaller))),
+        None => {
+            let host = amount(Weights::bytes(checkpoint, Precision::Bf16));
+            format!("stop what else uses the GPU, or use --device cpu, for which {host} of memory are enough in bf16")
+        }
     };
     Err(Error::TooLarge {
         model: checkpoint.name(),
-        precision: if precision == Precision::F32 { "f32" } else { "bf16" },
+        precision: precision.name(),
         gpu: gpu.to_string(),
         needed: needed(precision),
         free,
@@ -107,7 +115,8 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize) -
 /// Bytes for the weights and a canvas.
 fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
     let &Architecture { hidden, mlp, vocabulary, .. } = checkpoint.architecture();
-    let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + vocabulary * 4;
+    let quantized = if precision == Precision::Fp8 { Quantized::row_bytes(hidden.max(mlp)) } else { 0 };
+    let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + quantized + vocabulary * 4;
     // A model of a few megabytes needs little beside itself, but the libraries are always there.
     Weights::bytes(checkpoint, precision) + CANVAS * row + OVERHEAD
 }
@@ -155,7 +164,7 @@ impl Model for CudaPredictor {
 
     fn memory(&self, length: usize) -> Memory {
         let sizes = self.forward.sizes;
-        let buffers = Forward::buffer_bytes(sizes, element_size(self.precision), length);
+        let buffers = Forward::buffer_bytes(sizes, self.precision, length);
         Memory { weights: self.weight_bytes, buffers: buffers + Reader::buffer_bytes(sizes, length) }
     }
 
@@ -183,13 +192,19 @@ mod tests {
     #[test]
     fn a_model_that_does_not_fit_is_refused_with_what_would() {
         let checkpoint = Checkpoint::random(Shape::Llada8b).unwrap();
-        let refusal =
-            |precision, free| fits(&checkpoint, precision, "a GPU", free).err().map(|error| error.to_string());
-        assert_eq!(refusal(Precision::Bf16, 24_000_000_000), None);
-        let halved = refusal(Precision::F32, 24_000_000_000).unwrap();
+        let refusal = |precision, free, fp8| {
+            fits(&checkpoint, precision, "a GPU", free, fp8).err().map(|error| error.to_string())
+        };
+        assert_eq!(refusal(Precision::Bf16, 24_000_000_000, false), None);
+        assert_eq!(refusal(Precision::Fp8, 12_000_000_000, true), None);
+        let halved = refusal(Precision::F32, 24_000_000_000, true).unwrap();
         assert!(halved.contains("in f32 needs 33.") && halved.contains("a GPU has 24.0 GB free"), "{halved}");
         assert!(halved.ends_with("--precision bf16 would take 17.1 GB"), "{halved}");
-        let refused = refusal(Precision::Bf16, 12_000_000_000).unwrap();
+        let refused = refusal(Precision::Bf16, 12_000_000_000, false).unwrap();
         assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("--device cpu"), "{refused}");
+        let halved = refusal(Precision::Bf16, 12_000_000_000, true).unwrap();
+        assert!(halved.ends_with("--precision fp8 would take 10.1 GB"), "{halved}");
+        let refused = refusal(Precision::Fp8, 8_000_000_000, true).unwrap();
+        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("--device cpu"), "{refused}");
     }
 }

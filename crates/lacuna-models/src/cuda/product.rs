@@ -1,4 +1,4 @@
-//! Matrix products: cublasLt's where numbers are bf16, our own where they are f32 or the sizes are odd.
+//! Matrix products: cublasLt's where numbers are bf16 or fp8, our own where they are f32 or the sizes are odd.
 //!
 //! An output of a product must not depend on the rows that are computed with it. So no algorithm may split the sum over k
 //! (none gets the memory to do so), and of those that remain all add in the same order: for large products, where several are
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use cudarc::cublaslt::result::{self as lt, CublasError};
 use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtHandle_t, cublasLtMatmul, cublasLtMatmulAlgo_t, cublasLtMatmulAlgoGetHeuristic,
-    cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t,
+    cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, cublasLtMatmulHeuristicResult_t, cublasLtMatmulMatrixScale_t,
     cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cublasStatus_t, cudaDataType_t,
 };
 
@@ -44,10 +44,19 @@ pub(crate) struct Factors {
     pub(crate) weights: u64,
     /// `[m][n]`.
     pub(crate) output: u64,
-    /// Whether the output is f32; else it is as the inputs are.
+    /// The units of both, if they are in fp8.
+    pub(crate) units: Option<Units>,
+    /// Whether the output is f32; else it is of elements.
     pub(crate) wide: bool,
     /// Whether to add to what is there.
     pub(crate) add: bool,
+}
+
+/// Where the units of rows in fp8 lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    pub(crate) input: u64,
+    pub(crate) weights: u64,
 }
 
 /// The products of a model, each shape with its algorithm.
@@ -55,7 +64,17 @@ pub(crate) struct Products {
     gpu: Arc<Gpu>,
     /// None in f32: cublasLt's own f32 products may split sums.
     handle: Option<Handle>,
-    plans: HashMap<(usize, usize, usize, bool), Option<Plan>>,
+    plans: HashMap<Form, Option<Plan>>,
+}
+
+/// What an algorithm is chosen for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Form {
+    m: usize,
+    n: usize,
+    k: usize,
+    fp8: bool,
+    wide: bool,
 }
 
 struct Handle(cublasLtHandle_t);
@@ -73,8 +92,8 @@ impl Drop for Handle {
 impl Products {
     pub(crate) fn new(gpu: &Arc<Gpu>, precision: Precision) -> Result<Self> {
         let handle = match precision {
-            Precision::Bf16 => Some(Handle(lt::create_handle()?)),
-            _ => None,
+            Precision::F32 => None,
+            _ => Some(Handle(lt::create_handle()?)),
         };
         Ok(Self { gpu: gpu.clone(), handle, plans: HashMap::new() })
     }
@@ -82,20 +101,22 @@ impl Products {
     /// Computes a product.
     pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors) -> Result<()> {
         let Some(Handle(handle)) = self.handle else { return multiply_ourselves(&self.gpu, kernels, factors) };
-        let Factors { m, n, k, wide, .. } = factors;
-        if !self.plans.contains_key(&(m, n, k, wide)) {
+        let Factors { m, n, k, units, wide, .. } = factors;
+        let form = Form { m, n, k, fp8: units.is_some(), wide };
+        if !self.plans.contains_key(&form) {
             let plan = Plan::new(&self.gpu, kernels, handle, factors)?;
-            self.plans.insert((m, n, k, wide), plan);
+            self.plans.insert(form, plan);
         }
-        match &self.plans[&(m, n, k, wide)] {
+        match &self.plans[&form] {
             Some(plan) => plan.run(&self.gpu, handle, &plan.algorithm, factors),
+            None if form.fp8 => Err(Error::Gpu(format!("cublasLt has no fp8 product of {m} x {n} x {k}"))),
             None => multiply_ourselves(&self.gpu, kernels, factors),
         }
     }
 }
 
 fn multiply_ourselves(gpu: &Gpu, kernels: &Kernels, factors: Factors) -> Result<()> {
-    let Factors { m, n, k, input, weights, output, wide, add } = factors;
+    let Factors { m, n, k, input, weights, output, wide, add, .. } = factors;
     let arguments = Product {
         input,
         weights,
@@ -125,10 +146,10 @@ unsafe impl Send for Plan {}
 impl Plan {
     /// The plan for a shape, or none if cublasLt has no algorithm for it.
     fn new(gpu: &Arc<Gpu>, kernels: &Kernels, handle: cublasLtHandle_t, factors: Factors) -> Result<Option<Self>> {
-        let Factors { m, n, k, wide, .. } = factors;
+        let Factors { m, n, k, units, wide, .. } = factors;
         let (m64, n64, k64) = (m as u64, n as u64, k as u64);
-        let narrow = cudaDataType_t::CUDA_R_16BF;
-        let kind = if wide { cudaDataType_t::CUDA_R_32F } else { narrow };
+        let narrow = if units.is_some() { cudaDataType_t::CUDA_R_8F_E4M3 } else { cudaDataType_t::CUDA_R_16BF };
+        let kind = if wide { cudaDataType_t::CUDA_R_32F } else { cudaDataType_t::CUDA_R_16BF };
         let mut plan = Self {
             operation: lt::create_matmul_desc(cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType_t::CUDA_R_32F)?,
             weights: lt::create_matrix_layout(narrow, k64, n64, k as i64)?,
@@ -136,23 +157,35 @@ impl Plan {
             output: lt::create_matrix_layout(kind, n64, m64, n as i64)?,
             algorithm: cublasLtMatmulAlgo_t { data: [0; 8] },
         };
-        let transposed = 1u32;
-        // SAFETY: the descriptor exists, and the attribute is a 32-bit number.
-        unsafe {
-            lt::set_matmul_desc_attribute(
-                plan.operation,
-                cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
-                ptr::from_ref(&transposed).cast(),
-                size_of::<u32>(),
-            )?;
+        plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, 1u32)?;
+        if let Some(units) = units {
+            // Fast accumulation stays off: sums are in f32.
+            let each_row = cublasLtMatmulMatrixScale_t::CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+            plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_MODE, each_row)?;
+            plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_MODE, each_row)?;
+            plan.set_units(units)?;
         }
         let candidates = plan.candidates(handle)?;
         let Some(first) = candidates.first() else { return Ok(None) };
         plan.algorithm = *first;
-        if 2.0 * (m * n) as f64 * k as f64 >= WORTH_TRYING {
+        if candidates.len() > 1 && 2.0 * (m * n) as f64 * k as f64 >= WORTH_TRYING {
             plan.algorithm = plan.fastest(gpu, kernels, handle, factors, &candidates)?;
         }
         Ok(Some(plan))
+    }
+
+    /// Sets an attribute of the operation.
+    fn set<T>(&self, attribute: cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
+        // SAFETY: the descriptor exists, and every attribute above and below is given as the type that it has.
+        unsafe {
+            lt::set_matmul_desc_attribute(self.operation, attribute, ptr::from_ref(&value).cast(), size_of::<T>())?;
+        }
+        Ok(())
+    }
+
+    fn set_units(&self, units: Units) -> Result<()> {
+        self.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, units.weights)?;
+        self.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, units.input)
     }
 
     /// The algorithms that cublasLt proposes for it, the best first.
@@ -251,6 +284,9 @@ impl Plan {
         algorithm: &cublasLtMatmulAlgo_t,
         factors: Factors,
     ) -> Result<()> {
+        if let Some(units) = factors.units {
+            self.set_units(units)?;
+        }
         let (alpha, beta) = (1.0f32, if factors.add { 1.0f32 } else { 0.0 });
         // SAFETY: the matrices have the sizes that the layouts say, and the algorithm needs no memory of its own.
         unsafe {

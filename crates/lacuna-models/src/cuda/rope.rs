@@ -26,13 +26,16 @@ impl Rope {
         if length <= self.length {
             return Ok(false);
         }
-        self.length = length.next_power_of_two();
-        self.table.extend(self.length);
+        let length = length.next_power_of_two();
+        // Until all of it is there.
+        self.length = 0;
+        self.table.extend(length);
         let (cosines, sines) = self.table.all();
         self.cosines.reserve(cosines.len())?;
         self.sines.reserve(sines.len())?;
         self.cosines.write(0, cosines)?;
         self.sines.write(0, sines)?;
+        self.length = length;
         Ok(true)
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
+use super::fp8::Quantized;
 use super::gpu::Gpu;
 use super::kernel::{Conversion, Kernels, Noise};
-use super::matrix::{Elements, Matrix, element_size};
+use super::matrix::{Contents, Elements, Matrix, element_size};
 use super::staging::{Pinned, copy_to};
 use crate::checkpoint::{Numbers, Tensor};
 use crate::{Architecture, Checkpoint, Error, Precision, Result};
@@ -63,12 +64,24 @@ impl Weights {
         let table = architecture.vocabulary * architecture.hidden;
         // A tied table is kept twice: as an embedding in the file's numbers, and as the projection in the precision's.
         let tables = if architecture.tied { table } else { 0 };
-        let embedding = if precision == Precision::Bf16 && !checkpoint.is_f32() { 2 } else { 4 };
-        (architecture.parameters() + tables - table) * element_size(precision) + table * embedding
+        let embedding = if precision == Precision::F32 || checkpoint.is_f32() { 4 } else { 2 };
+        let all = (architecture.parameters() + tables - table) * element_size(precision) + table * embedding;
+        match precision {
+            Precision::Fp8 => all - architecture.layers * Block::saved_by_fp8(architecture),
+            _ => all,
+        }
     }
 }
 
 impl Block {
+    /// Bytes that its matrices take less in fp8 than in bf16.
+    fn saved_by_fp8(architecture: &Architecture) -> usize {
+        let &Architecture { hidden, mlp, .. } = architecture;
+        let stacked = hidden + 2 * architecture.key_size();
+        let matrices = [(stacked, hidden), (hidden, hidden), (2 * mlp, hidden), (hidden, mlp)];
+        matrices.into_iter().map(|(n, k)| n * (2 * k - Quantized::row_bytes(k))).sum()
+    }
+
     fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self> {
         let checkpoint = loader.checkpoint;
         let architecture = checkpoint.architecture();
@@ -80,12 +93,12 @@ impl Block {
         let bias = attention.map(|(part, rows)| (name(part, "bias"), rows));
         Ok(Self {
             attention_norm: loader.vector(&[(name(names.attention_norm, "weight"), hidden)])?,
-            query_key_value: loader.matrix(stack(&attention, hidden)?, hidden)?,
+            query_key_value: loader.block_matrix(stack(&attention, hidden)?, hidden)?,
             bias: architecture.biased.then(|| loader.vector(&bias)).transpose()?,
-            output: loader.matrix(stack(&[(names.output, hidden)], hidden)?, hidden)?,
+            output: loader.block_matrix(stack(&[(names.output, hidden)], hidden)?, hidden)?,
             mlp_norm: loader.vector(&[(name(names.mlp_norm, "weight"), hidden)])?,
-            gate_up: loader.matrix(stack(&[(names.gate, mlp), (names.up, mlp)], hidden)?, hidden)?,
-            down: loader.matrix(stack(&[(names.down, hidden)], mlp)?, mlp)?,
+            gate_up: loader.block_matrix(stack(&[(names.gate, mlp), (names.up, mlp)], hidden)?, hidden)?,
+            down: loader.block_matrix(stack(&[(names.down, hidden)], mlp)?, mlp)?,
         })
     }
 }
@@ -99,6 +112,8 @@ struct Loader<'a> {
     kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     precision: Precision,
+    /// A tensor before it is brought to fp8.
+    whole: Elements,
     chunks: [(Pinned, Buffer<u8>); 2],
     /// The lowest index of a number that is not finite.
     wrong: Buffer<u64>,
@@ -109,7 +124,8 @@ impl<'a> Loader<'a> {
         let chunk = || Ok::<_, Error>((Pinned::new(CHUNK)?, Buffer::new(gpu, CHUNK)?));
         let wrong = Buffer::new(gpu, 1)?;
         wrong.write(0, &[u64::MAX])?;
-        Ok(Self { gpu, kernels, checkpoint, precision, chunks: [chunk()?, chunk()?], wrong })
+        let whole = Elements::new(gpu, precision, 0)?;
+        Ok(Self { gpu, kernels, checkpoint, precision, whole, chunks: [chunk()?, chunk()?], wrong })
     }
 
     fn matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
@@ -120,7 +136,24 @@ impl<'a> Loader<'a> {
             self.tensor(tensor, elements.at(first * k), false)?;
             first += rows;
         }
-        Ok(Matrix { elements, n, k })
+        Ok(Matrix { contents: Contents::Elements(elements), n, k })
+    }
+
+    /// A matrix of a block, in fp8 if that is the precision.
+    fn block_matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
+        if self.precision != Precision::Fp8 {
+            return self.matrix(tensors, k);
+        }
+        let n = tensors.iter().map(|(_, rows)| rows).sum::<usize>();
+        let quantized = Quantized::new(self.gpu, n, k)?;
+        let mut first = 0;
+        for (tensor, rows) in &tensors {
+            self.whole.reserve(rows * k)?;
+            self.tensor(tensor, self.whole.at(0), false)?;
+            quantized.fill(self.gpu, self.kernels, first..first + rows, k, self.whole.at(0))?;
+            first += rows;
+        }
+        Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
     }
 
     fn vector(&mut self, parts: &[(String, usize)]) -> Result<Buffer<f32>> {
@@ -134,13 +167,13 @@ impl<'a> Loader<'a> {
     }
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
-        let is_bf16 = tensor.numbers() == Numbers::Bf16 && self.precision == Precision::Bf16;
+        let is_bf16 = tensor.numbers() == Numbers::Bf16 && self.precision != Precision::F32;
         let table = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
         self.tensor(tensor, table.at(0), !is_bf16)?;
         Ok(Embedding { table, is_bf16 })
     }
 
-    /// Puts a tensor at `target`, as f32 if `wide`, else as the precision says.
+    /// Puts a tensor at `target`, as f32 if `wide`, else as elements.
     fn tensor(&mut self, tensor: &Tensor<'_>, target: u64, wide: bool) -> Result<()> {
         if let Some(noise) = tensor.noise() {
             let (seed, mean, step) = noise.recipe();

@@ -48,6 +48,9 @@ kernels![
     silu_times,
     collect,
     choose,
+    rms_norm_fp8,
+    silu_times_fp8,
+    quantize,
     product,
     compare,
     ceiling,
@@ -128,6 +131,7 @@ pub(crate) struct Norm {
     pub(crate) rows: u64,
     pub(crate) weight: u64,
     pub(crate) output: u64,
+    pub(crate) units: u64,
     pub(crate) copy: u64,
     pub(crate) width: u32,
     pub(crate) epsilon: f32,
@@ -168,6 +172,16 @@ pub(crate) struct Keeping {
 pub(crate) struct Gate {
     pub(crate) gate_up: u64,
     pub(crate) output: u64,
+    pub(crate) units: u64,
+    pub(crate) width: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Quantization {
+    pub(crate) source: u64,
+    pub(crate) output: u64,
+    pub(crate) units: u64,
     pub(crate) width: u32,
 }
 

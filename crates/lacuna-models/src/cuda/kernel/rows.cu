@@ -18,16 +18,20 @@ struct Norm {
     const float* input;
     const u32* rows;      // which rows of the input; null if all are
     const float* weight;
-    element* output;
+    void* output;         // elements, or numbers in fp8
+    float* units;         // of rows in fp8
     float* copy;          // the rows as they were; null if they are not wanted
     u32 width;
     float epsilon;
 };
 
-// output = row / sqrt(mean(row^2) + epsilon) * weight
-KERNEL rms_norm(Norm n) {
-    const float* row = n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
-    element* output = n.output + (size_t)blockIdx.x * n.width;
+DEVICE const float* row_of(const Norm& n) {
+    return n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
+}
+
+// 1 / sqrt(mean(row^2) + epsilon); the row is copied on the way.
+DEVICE float scale_of(const Norm& n) {
+    const float* row = row_of(n);
     float* copy = n.copy ? n.copy + (size_t)blockIdx.x * n.width : nullptr;
     float squares = 0.0f;
     if (n.width % 4 == 0) {
@@ -43,7 +47,14 @@ KERNEL rms_norm(Norm n) {
         }
     }
     const double mean = block_sum((double)squares) / n.width;
-    const float scale = (float)(1.0 / sqrt(mean + (double)n.epsilon));
+    return (float)(1.0 / sqrt(mean + (double)n.epsilon));
+}
+
+// output = row / sqrt(mean(row^2) + epsilon) * weight
+KERNEL rms_norm(Norm n) {
+    const float* row = row_of(n);
+    const float scale = scale_of(n);
+    element* output = (element*)n.output + (size_t)blockIdx.x * n.width;
     if (n.width % 4 == 0) {
         for (u32 i = threadIdx.x * 4; i < n.width; i += blockDim.x * 4) {
             float4 x = widen4(row + i), w = widen4(n.weight + i);
@@ -105,7 +116,8 @@ KERNEL rotate(Rotation r) {
 
 struct Gate {
     const element* gate_up;  // rows of gates and, behind them, as many values
-    element* output;
+    void* output;            // elements, or numbers in fp8
+    float* units;            // of rows in fp8
     u32 width;
 };
 
@@ -115,7 +127,7 @@ DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 KERNEL silu_times(Gate g) {
     const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
     const element* up = gate + g.width;
-    element* output = g.output + (size_t)blockIdx.x * g.width;
+    element* output = (element*)g.output + (size_t)blockIdx.x * g.width;
     if (g.width % 4 == 0) {
         for (u32 i = (blockIdx.y * blockDim.x + threadIdx.x) * 4; i < g.width; i += gridDim.y * blockDim.x * 4) {
             float4 x = widen4(gate + i), y = widen4(up + i);
