@@ -45,8 +45,11 @@ impl Staging {
         if bytes <= self.host.bytes {
             return Ok(false);
         }
-        self.host = Pinned::new(bytes.next_power_of_two())?;
-        self.device.reserve(self.host.bytes)
+        let bytes = bytes.next_power_of_two();
+        // In this order: the host's side tells how much there is room for.
+        let moved = self.device.reserve(bytes)?;
+        self.host = Pinned::new(bytes)?;
+        Ok(moved)
     }
 
     /// Adds a slice.
