@@ -197,14 +197,14 @@ impl Run {
         Ok((step.rank(order.as_ref(), *order_temperature, candidates)?.positions().to_vec(), count))
     }
 
-    /// The rows that the coming step reads, in which this run is view number `view`, with the rest of its [`Forecast`].
-    fn forecast(&self, view: usize, predictor: &mut dyn Predictor) -> Result<(Vec<Row<'_>>, usize, usize)> {
+    /// What the coming step reads, in which this run is view number `view`.
+    fn outlook(&self, view: usize, predictor: &mut dyn Predictor) -> Result<Outlook<'_>> {
         let Strategy { order, revision, order_temperature, .. } = &self.strategy;
         let (positions, certain) = self.foresee(view, false, predictor)?;
         let sources = if certain < positions.len() { order.attention().len() } else { 0 };
         if sources > 0 && *order_temperature > 0.0 {
             // Where chance has a say, scores do not tell which come first.
-            return Ok((Vec::new(), 0, 0));
+            return Ok(Outlook::default());
         }
         let mut expected = certain;
         let mut places: Vec<Place> = positions.into_iter().map(Place::At).collect();
@@ -212,7 +212,8 @@ impl Run {
             places.extend(revision.reads(&self.scene.canvas, &self.scene.block));
             expected = places.len();
         }
-        Ok((places.into_iter().map(|place| self.scene.row(view, place)).collect(), expected, sources))
+        let rows = places.into_iter().map(|place| self.scene.row(view, place)).collect();
+        Ok(Outlook { rows, expected, sources })
     }
 
     /// One step; `read` is what was foreseen.
@@ -318,16 +319,22 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
 
 /// One forward pass over the canvases of all `runs`, whose first views have these numbers.
 fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predictor) -> Result<Vec<Observation>> {
-    let mut forecasts = Vec::with_capacity(runs.len());
+    let mut outlooks = Vec::with_capacity(runs.len());
     for (run, &view) in runs.iter().zip(first_views) {
-        forecasts.push(run.forecast(view, predictor)?);
+        outlooks.push(run.outlook(view, predictor)?);
     }
-    let views: Vec<View<'_>> = runs
-        .iter()
-        .zip(&forecasts)
-        .flat_map(|(run, &(ref rows, expected, sources))| run.views(Forecast { rows, expected, sources }))
-        .collect();
+    let forecast = |&Outlook { ref rows, expected, sources }| Forecast { rows, expected, sources };
+    let views: Vec<View<'_>> =
+        runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(forecast(outlook))).collect();
     predictor.observe(&views)
+}
+
+/// A [`Forecast`] that owns its rows.
+#[derive(Default)]
+struct Outlook<'a> {
+    rows: Vec<Row<'a>>,
+    expected: usize,
+    sources: usize,
 }
 
 /// Steps all `runs` together until each is finished.

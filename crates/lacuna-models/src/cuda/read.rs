@@ -21,7 +21,7 @@ const AT_ONCE: usize = 256 << 20;
 /// Rows that may be read without being asked for: they are on the tiles of those that are, and cost next to nothing.
 const UNASKED: usize = 64;
 /// Operations that this may take where rows are cheap.
-const UNASKED_OPERATIONS: f64 = 5e10;
+const UNASKED_OPERATIONS: f64 = 4e9;
 /// Candidates that can be chosen from by score: their scores fit into shared memory.
 const CANDIDATES: usize = 6000;
 
