@@ -12,8 +12,8 @@ use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
 use cudarc::driver::result as driver;
 use lacuna::{
-    Belief, Canvas, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings, Strategy, Token,
-    View, decode, split,
+    Belief, Cache, Canvas, Choice, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings,
+    Strategy, Token, View, decode, split,
 };
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
@@ -178,9 +178,10 @@ with! { gpu:
 
     fn divergences_and_draws_are_those_of_the_cpu() {
         for choice in [
-            lacuna::Choice::Greedy,
-            lacuna::Choice::Gumbel { temperature: 0.7 },
-            lacuna::Choice::Nucleus { temperature: 0.5, top_p: 0.9, top_k: 20 },
+            Choice::Greedy,
+            Choice::Gumbel { temperature: 0.7 },
+            Choice::Nucleus { temperature: 0.5, top_p: 1.0, top_k: 0 },
+            Choice::Nucleus { temperature: 0.5, top_p: 0.9, top_k: 20 },
         ] {
             let lens = Lens { choice, suppressed: vec![common::MASK], deferred: Vec::new() };
             let run = |model: &mut dyn Model| -> Vec<Belief> {
@@ -239,25 +240,33 @@ with! { gpu:
         let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
         let mut model = CudaPredictor::load(&checkpoint, Some(Precision::Bf16)).unwrap();
         let prompt: Vec<Token> = (5..55).collect();
-        let begin = |strategy: &str, model: &dyn Predictor| {
+        let begin = |strategy: &str, options: &Options, model: &dyn Predictor| {
             let canvas = Canvas::with_tail(&prompt, 300, model.description().mask).unwrap();
-            let blocks = vec![canvas.span()];
+            let length = if options.cache == Cache::None { 300 } else { 100 };
+            let blocks = split(canvas.span(), length);
             let settings = Settings { layers: vec![1, 3], ..Settings::default() };
             let strategy = Strategy::parse(strategy, &settings).unwrap();
-            Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()
+            Run::new(canvas, blocks, strategy, options.clone(), model.description()).unwrap()
         };
-        for strategy in [
+        let drawn = |choice| Options { lens: Lens { choice, ..Lens::default() }, ..Options::default() };
+        let llada = drawn(Choice::Gumbel { temperature: 0.7 });
+        let dream = drawn(Choice::Nucleus { temperature: 0.7, top_p: 1.0, top_k: 0 });
+        let cached = |cache| Options { cache, ..Options::default() };
+        let mut cases: Vec<(&str, Options)> = [
             "dos", "dos+top3", "dos+eb", "dos+threshold", "random", "random+eb", "confidence", "margin+eb", "fast-dllm",
             "klass", "dos+klass", "saber", "wino",
-        ] {
-            let mut blind = begin(strategy, &model);
+        ].map(|strategy| (strategy, Options::default())).into();
+        cases.extend([("dos", llada.clone()), ("confidence", llada), ("dos", dream)]);
+        cases.extend([("dos+eb", cached(Cache::Dual)), ("fast-dllm", cached(Cache::Prefix))]);
+        for (strategy, options) in &cases {
+            let mut blind = begin(strategy, options, &model);
             for _ in 0..8 {
                 blind.step(&mut Blind(&mut model)).unwrap();
             }
             let mut waits = Vec::new();
             // Once for buffers to grow.
             for _ in 0..2 {
-                let mut run = begin(strategy, &model);
+                let mut run = begin(strategy, options, &model);
                 waits.clear();
                 for _ in 0..8 {
                     let before = model.waits();
@@ -267,7 +276,7 @@ with! { gpu:
                 assert_eq!(run.trace(), blind.trace(), "{strategy}");
                 run.abandon(&mut model);
             }
-            assert_eq!(waits, [1; 8], "{strategy}");
+            assert_eq!(waits, [1; 8], "{strategy} with {options:?}");
             blind.abandon(&mut model);
         }
     }

@@ -15,6 +15,11 @@ impl Draw {
         Self { key: mix(mix(mix(seed) ^ step as u64) ^ position as u64) }
     }
 
+    /// What all its numbers are made of, for those who draw elsewhere: lane `n` begins with `mix(key ^ mix(n))`.
+    pub fn key(self) -> u64 {
+        self.key
+    }
+
     /// The number in lane `lane`, uniform in the open interval (0, 1).
     pub fn uniform(self, lane: u64) -> f64 {
         const SCALE: f64 = 1.0 / (1u64 << 53) as f64;

@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
+use lacuna::{Belief, Choice, Draw, Forecast, Lens, Place, Previous, Row, View};
 
 use super::believe::believe;
 use super::buffer::Buffer;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
-use super::kernel::{Candidate, Choice, Choosing, Look, NOBODY, NONE, Outcome, PIECE, Reading, STRETCH, Summary};
+use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Outcome, PIECE, Reading, STRETCH, Summary};
 use super::remember::Remembered;
 use super::staging::{Landing, Offset, Staging};
 use crate::Result;
-use crate::ask::takes_the_largest;
 use crate::layout::{Layout, Selection};
 
 /// Bytes of logits, or of what is found in them, that exist at the same time, more or less.
@@ -53,8 +52,9 @@ struct Ask<'a> {
     guide: Option<usize>,
     /// What it is remembered under.
     key: Option<(u64, usize)>,
-    /// Whether the belief is made here, from all logits: a draw, or a truncated distribution.
-    here: bool,
+    /// What logits are divided by, and how much noise decides which token is drawn. None if the belief is made here, from all
+    /// logits: a truncated distribution, or tokens that are to wait.
+    drawn: Option<(f64, f64)>,
 }
 
 impl<'a> Ask<'a> {
@@ -64,7 +64,7 @@ impl<'a> Ask<'a> {
             row: layout.row(asked.view, asked.place)?,
             guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
             key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
-            here: !takes_the_largest(asked.lens),
+            drawn: drawn(asked.lens),
         })
     }
 
@@ -75,12 +75,12 @@ impl<'a> Ask<'a> {
 
     /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
     fn written(&self) -> usize {
-        if self.key.is_some() || self.here || self.guide.is_some() { self.projected() } else { 0 }
+        if self.key.is_some() || self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
     }
 
     /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
     fn is_harmless(&self) -> bool {
-        self.key.is_none() && !self.here
+        self.key.is_none() && self.drawn.is_some()
     }
 }
 
@@ -101,8 +101,8 @@ struct Group<'a> {
 
 impl Group<'_> {
     /// What the GPU must know, but for where its candidates lie.
-    fn choice(&self) -> Choice {
-        Choice {
+    fn choice(&self) -> kernel::Choice {
+        kernel::Choice {
             scores: self.scores as u32,
             tokens: self.tokens as u32,
             sources: self.sources as u32,
@@ -335,10 +335,10 @@ impl Reader {
         for (number, chunk) in chunks().enumerate() {
             cuts.push(self.cut(&mut lists, &slots, number * at_once, chunk)?);
         }
-        let (mut choices, mut candidates): (Vec<Choice>, Vec<Candidate>) = Default::default();
+        let (mut choices, mut candidates): (Vec<kernel::Choice>, Vec<Candidate>) = Default::default();
         for group in groups {
             group.slot = slots[asks[group.first].row] as usize;
-            choices.push(Choice { candidates: candidates.len() as u32, ..group.choice() });
+            choices.push(kernel::Choice { candidates: candidates.len() as u32, ..group.choice() });
             let candidate =
                 |ask: &Ask<'_>| Candidate { position: ask.asked.place.position() as u32, row: ask.row as u32 };
             candidates.extend(group.candidates.iter().map(candidate));
@@ -393,22 +393,29 @@ impl Reader {
         for (number, ask) in (first..).zip(asks) {
             lists.sources.push(slots[ask.row]);
             let (suppressed, suppressed_count) = lists.suppressed(ask.asked.lens);
-            let witness = ask.asked.witness.unwrap_or(NOBODY);
-            let mut look = Look { guide: NOBODY, suppressed, suppressed_count, witness, ..Look::default() };
+            let mut look = Look {
+                guide: NOBODY,
+                suppressed,
+                suppressed_count,
+                witness: ask.asked.witness.unwrap_or(NOBODY),
+                silent: u32::from(ask.drawn.is_none()),
+                draw: ask.asked.draw.key(),
+                ..Look::default()
+            };
+            (look.temper, look.noise) = ask.drawn.unwrap_or_default();
             let own = (ask.written() > 0).then(&mut next_written);
             look.logits = own.map_or(NONE, |index| self.logits.at(index * vocabulary));
             let guide = ask.guide.map(|row| {
                 guides.push((slots[row], next_written()));
                 (asks.len() + guides.len() - 1, guides[guides.len() - 1].1)
             });
-            if let Some(own) = own.filter(|_| ask.here) {
-                look.silent = 1;
+            if let Some(own) = own.filter(|_| ask.drawn.is_none()) {
                 cut.here.push((number, own, guide.map(|(_, written)| written)));
             } else if let (Some((row, _)), Some(asked)) = (guide, ask.asked.guide) {
                 (look.guide, look.scale) = (row as u32, asked.scale);
                 cut.guided = true;
             }
-            if let Some(key) = ask.key.filter(|_| !ask.here) {
+            if let Some(key) = ask.key.filter(|_| ask.drawn.is_some()) {
                 let kept = self.remembered.place(key)?;
                 look.previous = kept.address;
                 look.previous_total = kept.log_total.unwrap_or(0.0);
@@ -463,7 +470,7 @@ impl Reader {
         let first = layout.row(view, Place::At(0))?;
         let lens = Lens::default();
         let asked = Row::new(view, Place::At(0), &lens, Draw::new(0, 0, 0));
-        let ask = |row| Ask { asked, row, guide: None, key: None, here: true };
+        let ask = |row| Ask { asked, row, guide: None, key: None, drawn: None };
         let asks: Vec<Ask<'_>> = (first..first + layout.spans[view].tokens).map(ask).collect();
         let pending = self.launch(forward, layout, asks, Vec::new())?;
         self.gpu.wait()?;
@@ -482,6 +489,24 @@ impl Reader {
         let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
         rows.min(AT_ONCE / parts) * parts + filled_up(rows) * sizes.hidden * size_of::<f32>()
     }
+}
+
+/// How the GPU makes beliefs through a lens: what it divides logits by, and how much noise it adds before it takes the largest. None
+/// if it cannot.
+fn drawn(lens: &Lens) -> Option<(f64, f64)> {
+    let drawn = match lens.choice {
+        Choice::Greedy => (1.0, 0.0),
+        Choice::Gumbel { temperature } => (1.0, temperature),
+        Choice::Nucleus { temperature, top_p, top_k } if top_p >= 1.0 && top_k == 0 => {
+            if temperature > 0.0 {
+                (temperature, 1.0)
+            } else {
+                (1.0, 0.0)
+            }
+        }
+        Choice::Nucleus { .. } => return None,
+    };
+    lens.deferred.is_empty().then_some(drawn)
 }
 
 /// Rows that may be read without being asked for.

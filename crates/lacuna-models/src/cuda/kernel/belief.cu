@@ -16,6 +16,9 @@ struct Look {
     u32 suppressed, suppressed_count;  // in the list of tokens
     u32 witness;               // a token whose logit is wanted, or ~0
     u32 silent;                // whether nothing but its logits is wanted
+    u64 draw;                  // where its random numbers come from
+    double temper;             // what logits are divided by
+    double noise;              // how much Gumbel noise decides which token is drawn; 0 if the largest is taken
 };
 
 // The two largest logits, where the first of them stands, and sums relative to it.
@@ -25,6 +28,9 @@ struct Summary {
     float first, second;
     u32 token;
     float witness;
+    double weight;    // the largest logit with its noise, and whose it is
+    u32 drawn;
+    float drawn_logit;
 };
 
 struct Outcome {
@@ -41,21 +47,38 @@ struct Reading {
     u32 vocabulary, stretches, pieces, rows;
 };
 
+#define NOTHING Summary{0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f, -INFINITE, ~0u, -INFINITE}
+
 DEVICE Summary then(Summary a, Summary b) {
     const Summary high = b.first > a.first ? b : a, low = b.first > a.first ? a : b;
     if (low.total == 0.0) return high;
     const double below = (double)low.first - (double)high.first, factor = exp(below);
+    const Summary drawn = b.weight > a.weight ? b : a;
     return {high.total + factor * low.total, high.weighted + factor * (low.weighted + below * low.total),
-            high.first, fmaxf(high.second, low.first), high.token, 0.0f};
+            high.first, fmaxf(high.second, low.first), high.token, 0.0f, drawn.weight, drawn.drawn, drawn.drawn_logit};
 }
+
+// A bijection of 64 bits, the numbers of a row's draws, and Gumbel noise, as the core has them.
+DEVICE u64 mix(u64 x) {
+    x += 0x9E3779B97F4A7C15ull;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+    return x ^ x >> 31;
+}
+DEVICE double uniform(u64 draw, u32 token) {
+    return ((double)(mix(draw ^ mix(token)) >> 11) + 0.5) * (1.0 / 9007199254740992.0);
+}
+DEVICE double gumbel(u64 draw, u32 token) { return -log(-log(uniform(draw, token))); }
 
 // The sums of another lane.
 DEVICE Summary exchanged(Summary s, u32 apart) {
     return {__shfl_xor_sync(~0u, s.total, apart), __shfl_xor_sync(~0u, s.weighted, apart), __shfl_xor_sync(~0u, s.first, apart),
-            __shfl_xor_sync(~0u, s.second, apart), __shfl_xor_sync(~0u, s.token, apart), 0.0f};
+            __shfl_xor_sync(~0u, s.second, apart), __shfl_xor_sync(~0u, s.token, apart), 0.0f,
+            __shfl_xor_sync(~0u, s.weight, apart), __shfl_xor_sync(~0u, s.drawn, apart),
+            __shfl_xor_sync(~0u, s.drawn_logit, apart)};
 }
 
-// Sums up one segment of a row, whose logits lie in shared memory; those of suppressed tokens are lost. Tokens are taken in
+// Sums up one segment of a row, whose logits lie in shared memory, where they are tempered and suppressed ones lost. Tokens are taken in
 // turn, each segment beginning with another one: so threads that take neighbouring segments use different banks.
 DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, u32 segment, float* logits) {
     const u32 begin = stretch * STRETCH + segment * SEGMENT, end = min(begin + SEGMENT, r.vocabulary);
@@ -66,8 +89,10 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
         nan |= isnan(logits[token - begin]);
         logits[token - begin] = -INFINITE;
     }
+    if (look.temper != 1.0)
+        for (u32 at = 0; at < end - begin; at++) logits[at] = (float)((double)logits[at] / look.temper);
     if (look.witness >= begin && look.witness < end) r.outcomes[row].summary.witness = logits[look.witness - begin];
-    Summary sum = {0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f};
+    Summary sum = NOTHING;
 #pragma unroll
     for (u32 i = 0; i < SEGMENT; i++) {
         const u32 at = (i + segment * 8) % SEGMENT;
@@ -98,6 +123,21 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
     // Infinity minus itself is no number either.
     sum.total = nan || sum.first == INFINITE ? __longlong_as_double(0x7ff8000000000000ll) : (double)total;
     sum.weighted = weighted;
+    sum.weight = sum.first;
+    sum.drawn = sum.token;
+    sum.drawn_logit = sum.first;
+    if (look.noise > 0.0) {
+        sum.weight = -INFINITE;
+        for (u32 token = begin; token < end; token++) {
+            const float logit = logits[token - begin];
+            if (logit == -INFINITE) continue;
+            const double weight = (double)logit + look.noise * gumbel(look.draw, token);
+            if (!(weight > sum.weight)) continue;
+            sum.weight = weight;
+            sum.drawn = token;
+            sum.drawn_logit = logit;
+        }
+    }
     return sum;
 }
 
@@ -127,7 +167,7 @@ KERNEL __launch_bounds__(MERGERS) conclude(Reading r) {
     const u32 row = blockIdx.x, mine = threadIdx.x, each = (r.stretches + MERGERS - 1) / MERGERS;
     if (r.looks[row].silent) return;
     const Summary* parts = r.parts + (size_t)row * r.stretches;
-    Summary sum = {0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f};
+    Summary sum = NOTHING;
     for (u32 i = mine * each; i < min((mine + 1) * each, r.stretches); i++) sum = then(sum, parts[i]);
     sums[mine] = sum;
     for (u32 apart = 1; apart < MERGERS; apart *= 2) {

@@ -316,6 +316,9 @@ pub(crate) struct Look {
     pub(crate) suppressed_count: u32,
     pub(crate) witness: u32,
     pub(crate) silent: u32,
+    pub(crate) draw: u64,
+    pub(crate) temper: f64,
+    pub(crate) noise: f64,
 }
 
 #[repr(C)]
@@ -327,6 +330,9 @@ pub(crate) struct Summary {
     pub(crate) second: f32,
     pub(crate) token: u32,
     pub(crate) witness: f32,
+    pub(crate) weight: f64,
+    pub(crate) drawn: u32,
+    pub(crate) drawn_logit: f32,
 }
 
 #[repr(C)]

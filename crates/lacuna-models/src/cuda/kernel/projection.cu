@@ -24,7 +24,7 @@ template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 st
     auto segment = [&](u32 number) {
         return sum_up(r, row, look, stretch, number, tile + index * TILE_PITCH + number * SEGMENT);
     };
-    Summary sum = {};
+    Summary sum = NOTHING;
     if (wanted) {
         if constexpr (SHARERS == 4) sum = segment(sharer);
         if constexpr (SHARERS == 2) sum = then(segment(2 * sharer), segment(2 * sharer + 1));
