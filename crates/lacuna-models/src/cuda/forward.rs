@@ -44,7 +44,7 @@ pub(crate) struct Forward {
     pub(crate) weights: Weights,
     pub(crate) shape: Shape,
     pub(crate) sizes: Sizes,
-    projection: ProjectionTiles,
+    precision: Precision,
     rope: Rope,
     /// The residual stream of all rows before the last block.
     hidden: Buffer<f32>,
@@ -82,37 +82,16 @@ pub(crate) struct Sizes {
 /// Threads of a block of the vocabulary projection.
 const PROJECTORS: usize = 256;
 
-/// The tiles of the vocabulary projection, as `projection.cu` has them.
-struct ProjectionTiles {
-    few: ProjectionTile,
-    many: ProjectionTile,
-}
+/// Rows of a tile of the vocabulary projection.
+const PROJECTED: usize = 64;
 
-/// Rows of a tile, and bytes of shared memory that a block needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ProjectionTile {
-    rows: usize,
-    shared: usize,
-}
-
-impl ProjectionTiles {
-    fn of(gpu: &Gpu, precision: Precision) -> Self {
-        // Slices of 64 columns of both factors, in stages that begin at a multiple of 1024 bytes.
-        let staged = |rows, stages| ProjectionTile { rows, shared: stages * (STRETCH + rows) * 64 * 2 + 1024 };
+/// Bytes of shared memory that it needs.
+fn projection_shared(precision: Precision) -> usize {
+    match precision {
         // The logits.
-        let plain = ProjectionTile { rows: 64, shared: 64 * (STRETCH + 5) * 4 };
-        let (few, many) = match (precision, gpu.architecture()) {
-            (Precision::F32, _) => (plain, plain),
-            (_, 90) => (staged(64, 4), staged(256, 4)),
-            _ => (staged(64, 4), staged(128, 3)),
-        };
-        Self { few, many }
-    }
-
-    /// Large tiles take a twentieth less time for a row, but more of their rows may be empty.
-    fn for_rows(&self, rows: usize) -> ProjectionTile {
-        let time = |tile: ProjectionTile, each: usize| rows.next_multiple_of(tile.rows) * each;
-        if time(self.few, 20) <= time(self.many, 19) { self.few } else { self.many }
+        Precision::F32 => PROJECTED * (STRETCH + 5) * 4,
+        // Four stages of slices of 64 columns of both factors, which begin at a multiple of 1024 bytes.
+        _ => 4 * (STRETCH + PROJECTED) * 64 * 2 + 1024,
     }
 }
 
@@ -160,15 +139,13 @@ impl Forward {
         for kernel in [&kernels.attention, &kernels.attention_with_mass] {
             kernels.allow_shared(kernel, shape.shared())?;
         }
-        let projection = ProjectionTiles::of(gpu, precision);
-        kernels.allow_shared(&kernels.project_few, projection.few.shared)?;
-        kernels.allow_shared(&kernels.project_many, projection.many.shared)?;
+        kernels.allow_shared(&kernels.project, projection_shared(precision))?;
         let elements = || Elements::new(gpu, precision, 0);
         Ok(Self {
             graphs: HashMap::new(),
             weights,
             shape,
-            projection,
+            precision,
             sizes: Sizes {
                 hidden: architecture.hidden,
                 key: architecture.key_size(),
@@ -387,11 +364,9 @@ impl Forward {
         self.norm(finished, rows, self.weights.final_norm.at(0), NONE, None)?;
         let Part { address: weights, k, .. } = self.weights.head.all();
         let Machine { gpu, kernels, .. } = &self.machine;
-        let tile = self.projection.for_rows(rows.1);
-        let kernel = if tile == self.projection.few { &kernels.project_few } else { &kernels.project_many };
         let arguments = Projection { input: self.input.at(0), weights, reading, k: k as u32 };
-        let grid = [rows.1.div_ceil(tile.rows), self.sizes.vocabulary.div_ceil(STRETCH)];
-        gpu.launch(kernel, grid, PROJECTORS, tile.shared, &arguments)
+        let grid = [rows.1.div_ceil(PROJECTED), self.sizes.vocabulary.div_ceil(STRETCH)];
+        gpu.launch(&kernels.project, grid, PROJECTORS, projection_shared(self.precision), &arguments)
     }
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.

@@ -52,7 +52,7 @@ struct Reading {
 DEVICE Summary then(Summary a, Summary b) {
     const Summary high = b.first > a.first ? b : a, low = b.first > a.first ? a : b;
     if (low.total == 0.0) return high;
-    const double below = (double)low.first - (double)high.first, factor = exp(below);
+    const float below = low.first - high.first, factor = expf(below);
     const Summary drawn = b.weight > a.weight ? b : a;
     return {high.total + factor * low.total, high.weighted + factor * (low.weighted + below * low.total),
             high.first, fmaxf(high.second, low.first), high.token, 0.0f, drawn.weight, drawn.drawn, drawn.drawn_logit};

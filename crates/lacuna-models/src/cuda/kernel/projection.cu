@@ -1,7 +1,7 @@
 // The vocabulary projection, and beliefs from its tiles: no logit is written to memory that is not wanted there.
 //
 // One block of threads takes a stretch of the vocabulary and a tile of rows. Every sum runs over k in order, so that a row's
-// logits do not depend on the rows it shares a tile with, nor on the width of the tile.
+// logits do not depend on the rows it shares a tile with.
 
 struct Projection {
     const element* input;    // [row][k]
@@ -11,33 +11,25 @@ struct Projection {
 };
 
 #define CREW 256
+#define TILE 64
 // From one row of a tile of logits to the next in shared memory: so that threads that take neighbouring rows use different banks.
 #define TILE_PITCH (STRETCH + 5)
 
-// What becomes of a tile of logits in shared memory, ROWS rows from number `first` on.
-template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
-    // Threads that share a row, each with some of its segments.
-    constexpr u32 SHARERS = CREW / ROWS;
-    const u32 index = threadIdx.x / SHARERS, sharer = threadIdx.x % SHARERS, row = first + index;
+// What becomes of a tile of logits in shared memory, whose first row is number `first`. Four threads share a row.
+DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
+    const u32 index = threadIdx.x / 4, segment = threadIdx.x % 4, row = first + index;
     const Look look = r.looks[min(row, r.rows - 1)];
     const bool wanted = row < r.rows && look.guide == ~0u && !look.silent;
-    auto segment = [&](u32 number) {
-        return sum_up(r, row, look, stretch, number, tile + index * TILE_PITCH + number * SEGMENT);
-    };
     Summary sum = NOTHING;
-    if (wanted) {
-        if constexpr (SHARERS == 4) sum = segment(sharer);
-        if constexpr (SHARERS == 2) sum = then(segment(2 * sharer), segment(2 * sharer + 1));
-        if constexpr (SHARERS == 1) sum = then(then(segment(0), segment(1)), then(segment(2), segment(3)));
-    }
-    for (u32 apart = 1; apart < SHARERS; apart *= 2) {
+    if (wanted) sum = sum_up(r, row, look, stretch, segment, tile + index * TILE_PITCH + segment * SEGMENT);
+    for (u32 apart = 1; apart < 4; apart *= 2) {
         const Summary other = exchanged(sum, apart);
-        sum = sharer & apart ? then(other, sum) : then(sum, other);
+        sum = segment & apart ? then(other, sum) : then(sum, other);
     }
-    if (wanted && sharer == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
+    if (wanted && segment == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
 
     __syncthreads();
-    for (u32 index = threadIdx.x / 32; index < ROWS && first + index < r.rows; index += CREW / 32) {
+    for (u32 index = threadIdx.x / 32; index < TILE && first + index < r.rows; index += CREW / 32) {
         float* logits = r.looks[first + index].logits;
         if (!logits) continue;
         for (u32 i = threadIdx.x % 32; i < STRETCH && stretch * STRETCH + i < r.vocabulary; i += 32)
@@ -48,6 +40,7 @@ template <u32 ROWS> DEVICE void make_beliefs(const Reading& r, u32 first, u32 st
 #if BF16
 
 #define SLICE 64  // of k: 128 bytes of a row
+#define STAGES 4
 
 // Starts copying a slice of ROWS rows; what lies behind row `end` or column k becomes zero.
 template <u32 ROWS> DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 first, u32 end, u32 column) {
@@ -69,8 +62,8 @@ template <u32 ROWS> DEVICE void fetch_slice(bf16* target, const bf16* source, u3
 
 #if HOPPER
 
-// sums += a slice of 64 tokens * a slice of ROWS rows, for a group of four warps, asynchronously.
-template <u32 ROWS> DEVICE void multiply_slice(float (&sums)[ROWS / 8][4], const bf16* weights, const bf16* rows) {
+// sums += a slice of 64 tokens * a slice of all rows, for a group of four warps, asynchronously.
+DEVICE void multiply_slice(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows) {
     const bf16* mine = weights + threadIdx.x / 128 * 64 * SLICE;
     begin_products();
 #pragma unroll
@@ -83,8 +76,8 @@ DEVICE void finish_slice() { asm volatile("wgmma.wait_group.sync.aligned 1;" :::
 
 #else
 
-// sums += a slice of 16 tokens * a slice of ROWS rows, for a warp.
-template <u32 ROWS> DEVICE void multiply_slice(float (&sums)[ROWS / 8][4], const bf16* weights, const bf16* rows) {
+// sums += a slice of 16 tokens * a slice of all rows, for a warp.
+DEVICE void multiply_slice(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows) {
     const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane % 16;
     const u32 row = lane / 16 * 8 + lane % 8;
 #pragma unroll
@@ -92,7 +85,7 @@ template <u32 ROWS> DEVICE void multiply_slice(float (&sums)[ROWS / 8][4], const
         u32 a[4];
         load_matrices(a, weights + swizzled(token, k * 2 + lane / 16));
 #pragma unroll
-        for (int block = 0; block < ROWS / 8; block += 2) {
+        for (int block = 0; block < TILE / 8; block += 2) {
             u32 b[4];
             load_matrices(b, rows + swizzled(block * 8 + row, k * 2 + lane / 8 % 2));
             multiply(sums[block], a, b[0], b[1]);
@@ -105,25 +98,25 @@ DEVICE void finish_slice() {}
 
 #endif
 
-template <u32 ROWS, u32 STAGES> DEVICE void project(const Projection& p) {
-    extern __shared__ __align__(16) bf16 shared[];
+KERNEL __launch_bounds__(CREW, 2) project(Projection p) {
+    extern __shared__ __align__(16) bf16 room[];
     // The permutation counts from multiples of 1024 bytes.
-    bf16* stages = shared + -shared_address(shared) % 1024 / 2;
-    const u32 first = blockIdx.x * ROWS, stretch = blockIdx.y, slices = (p.k + SLICE - 1) / SLICE;
-    auto stage = [&](u32 slice) { return stages + slice % STAGES * (STRETCH + ROWS) * SLICE; };
+    bf16* stages = room + -shared_address(room) % 1024 / 2;
+    const u32 first = blockIdx.x * TILE, stretch = blockIdx.y, slices = (p.k + SLICE - 1) / SLICE;
+    auto stage = [&](u32 slice) { return stages + slice % STAGES * (STRETCH + TILE) * SLICE; };
     auto load = [&](u32 slice) {
         if (slice < slices) {
             bf16* target = stage(slice);
             fetch_slice<STRETCH>(target, p.weights, p.k, stretch * STRETCH, p.reading.vocabulary, slice * SLICE);
-            fetch_slice<ROWS>(target + STRETCH * SLICE, p.input, p.k, first, p.reading.rows, slice * SLICE);
+            fetch_slice<TILE>(target + STRETCH * SLICE, p.input, p.k, first, p.reading.rows, slice * SLICE);
         }
         commit();
     };
-    float sums[ROWS / 8][4] = {};
+    float sums[TILE / 8][4] = {};
     for (u32 slice = 0; slice < STAGES - 2; slice++) load(slice);
     for (u32 slice = 0; slice < slices; slice++) {
         arrive<STAGES - 3>();
-        multiply_slice<ROWS>(sums, stage(slice), stage(slice) + STRETCH * SLICE);
+        multiply_slice(sums, stage(slice), stage(slice) + STRETCH * SLICE);
         // Into the stage that was multiplied two slices ago.
         load(slice + STAGES - 2);
         finish_slice();
@@ -136,31 +129,21 @@ template <u32 ROWS, u32 STAGES> DEVICE void project(const Projection& p) {
     float* tile = (float*)stages;
     const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane / 4;
 #pragma unroll
-    for (int block = 0; block < ROWS / 8; block++)
+    for (int block = 0; block < TILE / 8; block++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             tile[(block * 8 + lane % 4 * 2 + i % 2) * TILE_PITCH + token + i / 2 * 8] = sums[block][i];
     __syncthreads();
-    make_beliefs<ROWS>(p.reading, first, stretch, tile);
+    make_beliefs(p.reading, first, stretch, tile);
 }
-
-// Few rows: bound by reading the weights.
-KERNEL __launch_bounds__(CREW, 2) project_few(Projection p) { project<64, 4>(p); }
-
-// Many: bound by products, so tiles are as large as registers allow.
-#if HOPPER
-KERNEL __launch_bounds__(CREW, 1) project_many(Projection p) { project<256, 4>(p); }
-#else
-KERNEL __launch_bounds__(CREW, 1) project_many(Projection p) { project<128, 3>(p); }
-#endif
 
 #else
 
 // In f32: a thread computes four rows by eight tokens.
-DEVICE void project(const Projection& p) {
+KERNEL __launch_bounds__(CREW) project(Projection p) {
     extern __shared__ float tile[];
-    __shared__ __align__(16) float input[RUN][64 + 4], weights[RUN][STRETCH + 4];
-    const u32 first = blockIdx.x * 64, stretch = blockIdx.y;
+    __shared__ __align__(16) float input[RUN][TILE + 4], weights[RUN][STRETCH + 4];
+    const u32 first = blockIdx.x * TILE, stretch = blockIdx.y;
     const u32 my_row = threadIdx.x / 16 * 4, my_token = threadIdx.x % 16 * 8;
     float sums[4][8] = {};
     for (u32 first_k = 0; first_k < p.k; first_k += RUN) {
@@ -168,7 +151,7 @@ DEVICE void project(const Projection& p) {
             const u32 line = index / RUN, at = first_k + index % RUN;
             const u32 row = first + line, token = stretch * STRETCH + line;
             weights[index % RUN][line] = at < p.k && token < p.reading.vocabulary ? p.weights[(size_t)token * p.k + at] : 0.0f;
-            if (line < 64) input[index % RUN][line] = at < p.k && row < p.reading.rows ? p.input[(size_t)row * p.k + at] : 0.0f;
+            if (line < TILE) input[index % RUN][line] = at < p.k && row < p.reading.rows ? p.input[(size_t)row * p.k + at] : 0.0f;
         }
         __syncthreads();
 #pragma unroll
@@ -182,10 +165,7 @@ DEVICE void project(const Projection& p) {
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 8; j++) tile[(my_row + i) * TILE_PITCH + my_token + j] = sums[i][j];
     __syncthreads();
-    make_beliefs<64>(p.reading, first, stretch, tile);
+    make_beliefs(p.reading, first, stretch, tile);
 }
-
-KERNEL __launch_bounds__(CREW) project_few(Projection p) { project(p); }
-KERNEL __launch_bounds__(CREW) project_many(Projection p) { project(p); }
 
 #endif

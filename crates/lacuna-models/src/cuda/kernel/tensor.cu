@@ -56,25 +56,12 @@ DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #define REGISTERS_64 \
     REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
     "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define REGISTERS_128 \
-    REGISTERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-    "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, " \
-    "%105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, " \
-    "%124, %125, %126, %127"
 
 // sums (+)= a (64 x 16) * transposed b (64 x 16), both in shared memory, asynchronously.
 DEVICE void multiply(float (&sums)[8][4], u64 a, u64 b, int add) {
     asm volatile("{.reg .pred add; setp.ne.b32 add, %34, 0; "
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" REGISTERS_32 "}, %32, %33, add, 1, 1, 0, 0;}"
                  : SUMS_32(sums, 0)
-                 : "l"(a), "l"(b), "r"(add));
-}
-
-// The same for b of 256 x 16.
-DEVICE void multiply(float (&sums)[32][4], u64 a, u64 b, int add) {
-    asm volatile("{.reg .pred add; setp.ne.b32 add, %130, 0; "
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" REGISTERS_128 "}, %128, %129, add, 1, 1, 0, 0;}"
-                 : SUMS_32(sums, 0), SUMS_32(sums, 8), SUMS_32(sums, 16), SUMS_32(sums, 24)
                  : "l"(a), "l"(b), "r"(add));
 }
 
