@@ -58,7 +58,8 @@ pub(crate) struct Eval {
     /// Which of N machines this is: I/N
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// How many problems share a forward pass; the answers are the same for any number [default: what suits model and device]
+    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// model one for each thread, on a GPU 128]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     batch: Option<usize>,
     /// How many tokens to generate; several are tried in turn [default: the task's own]

@@ -38,7 +38,8 @@ pub(crate) struct Tune {
     /// Only the first N problems of the part
     #[arg(long, value_name = "N", value_parser = args::positive)]
     limit: Option<usize>,
-    /// How many problems share a forward pass; the answers are the same for any number [default: what suits model and device]
+    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// model one for each thread, on a GPU 128]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     batch: Option<usize>,
     /// How many tokens to generate [default: the task's own]
