@@ -16,6 +16,11 @@ pub enum Device {
     Cuda,
 }
 
+/// How many canvases share a forward pass unless a device has reasons for another number.
+pub(crate) const USUAL_BATCH: usize = 8;
+/// Weights of so many bytes or fewer are a small model's.
+pub(crate) const SMALL: usize = 64 << 20;
+
 /// A predictor that can also tell about itself.
 pub trait Model: Predictor + Send {
     /// Where it computes, in a few words.
@@ -26,6 +31,11 @@ pub trait Model: Predictor + Send {
 
     /// What it holds, and what a forward pass over `length` positions needs beyond.
     fn memory(&self, length: usize) -> Memory;
+
+    /// How many canvases a forward pass had better have, where there are many to decode.
+    fn usual_batch(&self) -> usize {
+        USUAL_BATCH
+    }
 
     /// The most operations a second, in GFLOP/s, that its device does in its precision. It is measured.
     fn ceiling_gflops(&mut self) -> Result<f64>;

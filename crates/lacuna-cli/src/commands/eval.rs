@@ -58,9 +58,10 @@ pub(crate) struct Eval {
     /// Which of N machines this is: I/N
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
-    /// How many problems share a forward pass; the answers are the same for any number
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = args::positive)]
-    batch: usize,
+    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// model one for each thread, on a GPU 128]
+    #[arg(long, value_name = "N", value_parser = args::positive)]
+    batch: Option<usize>,
     /// How many tokens to generate; several are tried in turn [default: the task's own]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     gen_length: Vec<usize>,
@@ -105,7 +106,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         },
         shard: args.shard,
         seed: args.decoding.seed.unwrap_or(0),
-        batch: args.batch,
+        batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
         options: alone(&args.decoding).plan(&engine.checkpoint)?.options,
         unconfined: args.unconfined,
     };

@@ -38,9 +38,10 @@ pub(crate) struct Tune {
     /// Only the first N problems of the part
     #[arg(long, value_name = "N", value_parser = args::positive)]
     limit: Option<usize>,
-    /// How many problems share a forward pass; the answers are the same for any number
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = args::positive)]
-    batch: usize,
+    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// model one for each thread, on a GPU 128]
+    #[arg(long, value_name = "N", value_parser = args::positive)]
+    batch: Option<usize>,
     /// How many tokens to generate [default: the task's own]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     gen_length: Option<usize>,
@@ -88,7 +89,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         part: Part::Tune,
         shard: Shard::default(),
         seed: request.seed.unwrap_or(0),
-        batch: args.batch,
+        batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
         options: plan.options,
         unconfined: args.unconfined,
     };

@@ -8,6 +8,7 @@ use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
 use crate::layout::Layout;
+use crate::model::{SMALL, USUAL_BATCH};
 use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
@@ -78,6 +79,11 @@ impl Model for CpuPredictor {
     fn memory(&self, length: usize) -> Memory {
         let buffers = self.forward.buffer_bytes(length) + Reader::buffer_bytes(&self.forward, length);
         Memory { weights: self.forward.weights.bytes(), buffers }
+    }
+
+    /// With a small model one canvas a thread is enough, and the rows of more would not stay in the caches.
+    fn usual_batch(&self) -> usize {
+        if self.forward.weights.bytes() <= SMALL { rayon::current_num_threads() } else { USUAL_BATCH }
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {

@@ -16,6 +16,7 @@ use super::weights::Weights;
 use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
+use crate::model::{SMALL, USUAL_BATCH};
 use crate::{Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the first NVIDIA GPU.
@@ -35,6 +36,8 @@ pub struct CudaPredictor {
 const CANVAS: usize = 512;
 /// Bytes that the driver, the libraries and the kernels take.
 const OVERHEAD: usize = 700 << 20;
+/// How many canvases it takes to keep a GPU busy with a small model.
+const BATCH_OF_A_SMALL_MODEL: usize = 128;
 /// The largest head that the attention kernel has registers for.
 const LARGEST_HEAD: usize = 256;
 
@@ -166,6 +169,10 @@ impl Model for CudaPredictor {
         let sizes = self.forward.sizes;
         let buffers = Forward::buffer_bytes(sizes, self.precision, length);
         Memory { weights: self.weight_bytes, buffers: buffers + Reader::buffer_bytes(sizes, length) }
+    }
+
+    fn usual_batch(&self) -> usize {
+        if self.weight_bytes <= SMALL { BATCH_OF_A_SMALL_MODEL } else { USUAL_BATCH }
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {
