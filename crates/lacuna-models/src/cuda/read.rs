@@ -78,13 +78,18 @@ impl<'a> Ask<'a> {
         if self.key.is_some() || self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
     }
 
+    /// Whether it is looked at as any other row of its view would be: neither pushed away from another, nor drawn.
+    fn is_alike(&self) -> bool {
+        self.guide.is_none() && self.drawn.is_some_and(|(_, noise)| noise == 0.0)
+    }
+
     /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
     fn is_harmless(&self) -> bool {
         self.key.is_none() && self.drawn.is_some()
     }
 }
 
-/// Asks of one view whose rows only the scores on the GPU tell.
+/// Asks of one view whose rows only the scores on the GPU tell; they are alike in all else.
 struct Group<'a> {
     /// The first ask, and how many.
     first: usize,
@@ -171,7 +176,7 @@ impl Reader {
             };
             if sources > 0 && take < rows.len() {
                 let each_once = asks.windows(2).all(|pair| pair[0].row < pair[1].row);
-                if take == 0 || !each_once || rows.len() > CANDIDATES || asks.iter().any(|ask| ask.guide.is_some()) {
+                if take == 0 || !each_once || rows.len() > CANDIDATES || !asks.iter().all(Ask::is_alike) {
                     continue;
                 }
                 let first = all.len();
