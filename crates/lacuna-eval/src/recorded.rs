@@ -57,6 +57,7 @@ pub fn parse_answers(path: &Path, text: &str, problems: &[Problem]) -> Result<Ve
             None => Err(damaged("'answer' is missing".into())),
         }
     };
+    let text = text.trim_start_matches('\u{feff}');
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(read).collect()
 }
 
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn answers_are_found_by_id_or_row() {
-        let text = "{\"id\": \"Test/1\", \"answer\": \"7\"}\n\n{\"id\": 0, \"answer\": 8}\n{\"id\": \"0\", \"answer\": null}\n";
+        let text = "\u{feff}{\"id\": \"Test/1\", \"answer\": \"7\"}\n\n{\"id\": 0, \"answer\": 8}\n{\"id\": \"0\", \"answer\": null}\n";
         let answers = parse_answers(Path::new("a"), text, &problems()).unwrap();
         assert_eq!(answers.iter().map(|answer| answer.problem).collect::<Vec<_>>(), [1, 0, 0]);
         let graded = grade(task::find("gsm8k").unwrap(), &problems(), &answers, None, 1).unwrap();
