@@ -202,6 +202,10 @@ impl Parser {
         } else {
             vec![self.function_argument()?]
         };
+        let (name, exponent) = match (name, exponent) {
+            ("sin" | "cos" | "tan", Some(exponent)) if exponent == Expression::integer(-1) => (inverse(name), None),
+            other => other,
+        };
         let call = Expression::Call(name, base.into_iter().chain(arguments).collect());
         Some(match exponent {
             Some(exponent) => Expression::Power(Box::new(call), Box::new(exponent)),
@@ -270,6 +274,15 @@ impl Parser {
             self.at += 1;
         }
         self.expect('}')
+    }
+}
+
+/// `\tan^{-1}` is no reciprocal.
+fn inverse(name: &str) -> &'static str {
+    match name {
+        "sin" => "arcsin",
+        "cos" => "arccos",
+        _ => "arctan",
     }
 }
 

@@ -24,10 +24,8 @@ pub(super) enum Expression {
     Call(&'static str, Vec<Expression>),
 }
 
-/// Exact powers and factorials stop here: beyond it an answer is compared numerically.
-const LARGEST_EXACT: u32 = 4096;
-/// The bits of a number that is still computed with exactly.
-const MOST_BITS: u64 = LARGEST_EXACT as u64 * 8;
+/// The bits of a number that is still computed with exactly: beyond it an answer is compared numerically.
+const MOST_BITS: u64 = 1 << 15;
 
 impl Expression {
     pub(super) fn integer(value: i64) -> Self {
@@ -135,7 +133,7 @@ fn small(value: BigRational) -> Option<BigRational> {
 
 fn power(base: &BigRational, exponent: &BigRational) -> Option<BigRational> {
     let root = exponent.denom().to_u32()?;
-    let times = exponent.numer().to_i32().filter(|times| times.unsigned_abs() <= LARGEST_EXACT)?;
+    let times = exponent.numer().to_i32()?;
     let bits = base.numer().bits().max(base.denom().bits());
     if bits * u64::from(times.unsigned_abs()) > MOST_BITS || (times < 0 && base.is_zero()) {
         return None;

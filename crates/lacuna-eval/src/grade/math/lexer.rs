@@ -16,7 +16,7 @@ pub(super) enum Lexeme {
 }
 
 /// Commands that only space or size what follows.
-const SILENT: [&str; 24] = [
+const SILENT: [&str; 25] = [
     "left",
     "right",
     "big",
@@ -39,6 +39,7 @@ const SILENT: [&str; 24] = [
     "mathbf",
     "bf",
     "rm",
+    "underline",
     "angle",
     "triangle",
 ];
@@ -54,6 +55,11 @@ pub(super) const FUNCTIONS: [&str; 18] = [
 pub(super) const PERIODS: [&str; 3] = ["overline", "bar", "dot"];
 /// Units without a vowel.
 const UNITS: [&str; 13] = ["cm", "mm", "km", "ft", "kg", "lb", "lbs", "mph", "hr", "hrs", "mg", "ml", "sq"];
+
+/// Whether a text is a number, perhaps with a unit, as in `\text{12 cm}`; `10 a.m.` is more than that.
+fn counts(text: &str) -> bool {
+    text.trim_start_matches([' ', '-', '$', '.']).starts_with(|c: char| c.is_ascii_digit()) && !text.ends_with('.')
+}
 
 /// Cuts `text` into lexemes. With `thousands`, a comma between digits that stand as in `1,234` belongs to the number.
 pub(super) fn lex(text: &str, thousands: bool) -> Vec<Lexeme> {
@@ -229,8 +235,7 @@ impl Lexer {
             let begins = matches!(self.lexemes.last(), None | Some(Lexeme::Sign('=')));
             if self.calls(argument.trim()) {
                 self.lexemes.push(Lexeme::Command(argument.trim().into()));
-            } else if begins && argument.contains(|c: char| c.is_ascii_digit()) {
-                // An answer that is all set as text: `\text{12 cm}`.
+            } else if begins && counts(&argument) {
                 let inside = Self { characters: argument.chars().collect(), at: 0, lexemes: Vec::new(), ..*self };
                 self.lexemes.extend(inside.run());
             } else {
