@@ -230,7 +230,7 @@ fn limits_cannot_be_raised_and_nothing_survives() {
         let outcome = sandbox.run(program).unwrap();
         assert!(outcome.passed, "{}: {}", sandbox.layers(), outcome.reason);
     }
-    // A daemon: two forks and a session of its own, with nothing but the process group to hold it.
+    // A child of it, with nothing but the process group to hold it.
     let folder = tempfile::tempdir().unwrap();
     let sign = folder.path().join("alive");
     let program = format!(
