@@ -42,6 +42,9 @@ pub fn parse_answers(path: &Path, text: &str, problems: &[Problem]) -> Result<Ve
     let read = |(number, line): (usize, &str)| {
         let damaged = |reason: String| Error::Line { path: path.into(), line: number + 1, reason };
         let value: Value = serde_json::from_str(line).map_err(|error| damaged(format!("it is not JSON ({error})")))?;
+        if !value.is_object() {
+            return Err(damaged("it is no object with 'id' and 'answer'".into()));
+        }
         let id = value.get("id").or_else(|| value.get("task_id")).ok_or_else(|| damaged("'id' is missing".into()))?;
         let name = match id {
             Value::String(text) => text.clone(),
@@ -57,7 +60,13 @@ pub fn parse_answers(path: &Path, text: &str, problems: &[Problem]) -> Result<Ve
             None => Err(damaged("'answer' is missing".into())),
         }
     };
-    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(read).collect()
+    let text = text.trim_start_matches('\u{feff}');
+    let answers: Vec<Recorded> =
+        text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(read).collect::<Result<_>>()?;
+    if answers.is_empty() {
+        return Err(Error::Request(format!("{} holds no answers", path.display())));
+    }
+    Ok(answers)
 }
 
 /// Whether grading this task means running programs.
@@ -112,7 +121,7 @@ mod tests {
 
     #[test]
     fn answers_are_found_by_id_or_row() {
-        let text = "{\"id\": \"Test/1\", \"answer\": \"7\"}\n\n{\"id\": 0, \"answer\": 8}\n{\"id\": \"0\", \"answer\": null}\n";
+        let text = "\u{feff}{\"id\": \"Test/1\", \"answer\": \"7\"}\n\n{\"id\": 0, \"answer\": 8}\n{\"id\": \"0\", \"answer\": null}\n";
         let answers = parse_answers(Path::new("a"), text, &problems()).unwrap();
         assert_eq!(answers.iter().map(|answer| answer.problem).collect::<Vec<_>>(), [1, 0, 0]);
         let graded = grade(task::find("gsm8k").unwrap(), &problems(), &answers, None, 1).unwrap();
@@ -127,6 +136,7 @@ mod tests {
             ("{", "line 2: it is not JSON"),
             ("{\"answer\": \"x\"}", "line 2: 'id' is missing"),
             ("{\"id\": 0}", "line 2: 'answer' is missing"),
+            ("[{\"id\": 0, \"answer\": \"7\"}]", "line 2: it is no object"),
             ("{\"id\": 9, \"answer\": \"x\"}", "line 2: there is no problem '9'"),
             ("{\"id\": 0, \"answer\": []}", "line 2: 'answer' is not a text"),
         ] {
@@ -134,6 +144,8 @@ mod tests {
             let error = parse_answers(Path::new("a.jsonl"), &text, &problems()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        let error = parse_answers(Path::new("a.jsonl"), "\n", &problems()).unwrap_err().to_string();
+        assert_eq!(error, "a.jsonl holds no answers");
     }
 
     #[test]

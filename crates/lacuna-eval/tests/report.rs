@@ -151,6 +151,14 @@ fn shards_are_merged_and_mismatches_refused() {
         let error = merge(&open(numbers)).unwrap_err().to_string();
         assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
     }
+    let [first, second] = [1, 2].map(|number| {
+        let samples = std::fs::read_dir(folders[number].path().join("samples")).unwrap();
+        samples.map(|file| file.unwrap().path()).next().unwrap()
+    });
+    let both = std::fs::read_to_string(&first).unwrap() + &std::fs::read_to_string(&second).unwrap();
+    std::fs::write(&second, both).unwrap();
+    let error = merge(&open(&[1, 2])).unwrap_err().to_string();
+    assert!(error.contains("both hold row 0 of words"), "{error}");
     assert!(Folder::open(folders[4].path()).unwrap_err().to_string().contains("holds no results"));
 }
 

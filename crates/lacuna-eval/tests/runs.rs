@@ -148,6 +148,20 @@ fn a_folder_of_another_configuration_is_refused_and_kept() {
 }
 
 #[test]
+fn samples_of_an_unknown_configuration_are_not_gone_on_with() {
+    let out = tempfile::tempdir().unwrap();
+    let request = evaluation(out.path(), vec![trial("words", "dos+eb")]);
+    run(&request).unwrap();
+    let before = samples(out.path());
+    let configuration = std::fs::read(out.path().join("configuration.json")).unwrap();
+    std::fs::remove_file(out.path().join("configuration.json")).unwrap();
+    let error = run(&Evaluation { seed: 1, ..request }).unwrap_err().to_string();
+    assert!(error.contains("no configuration.json says of what") && error.lines().count() == 1, "{error}");
+    std::fs::write(out.path().join("configuration.json"), configuration).unwrap();
+    assert_eq!(samples(out.path()), before);
+}
+
+#[test]
 fn two_runs_do_not_write_to_one_folder() {
     let out = tempfile::tempdir().unwrap();
     let request = evaluation(out.path(), vec![trial("words", "dos+eb")]);

@@ -226,8 +226,11 @@ fn limits_cannot_be_raised_and_nothing_survives() {
                    try:\n        resource.setrlimit(getattr(resource, name), (resource.RLIM_INFINITY,) * 2)\n    \
                    except (ValueError, OSError):\n        continue\n    \
                    raise SystemError(name)\n";
-    assert!(run(program).passed, "{}", run(program).reason);
-    // A daemon: two forks and a session of its own, with nothing but the process group to hold it.
+    for sandbox in alone() {
+        let outcome = sandbox.run(program).unwrap();
+        assert!(outcome.passed, "{}: {}", sandbox.layers(), outcome.reason);
+    }
+    // A child of it, with nothing but the process group to hold it.
     let folder = tempfile::tempdir().unwrap();
     let sign = folder.path().join("alive");
     let program = format!(
@@ -239,8 +242,127 @@ fn limits_cannot_be_raised_and_nothing_survives() {
 }
 
 #[test]
+fn the_report_cannot_be_forged() {
+    let forge = "import __main__, gc, os, sys\n\
+        def forge(word):\n    \
+            os.write(1, b'\\n' + word + b' passed\\n')\n    \
+            os._exit(0)\n\
+        def frames():\n    \
+            frame = sys._getframe()\n    \
+            while frame.f_back:\n        frame = frame.f_back\n    \
+            return frame.f_globals\n";
+    for attempt in [
+        "forge(vars(__main__)['word'])",
+        "forge(frames()['word'])",
+        "[forge(x['word']) for x in gc.get_objects() if isinstance(x, dict) and isinstance(x.get('word'), bytes)]",
+        "[forge(x) for x in vars(__main__).values() if isinstance(x, bytes)]",
+        "[os.write(descriptor, b'passed\\n') for descriptor in (1, 2)]",
+    ] {
+        let outcome = run(&format!("{forge}{attempt}\nassert False\n"));
+        assert!(!outcome.passed, "{attempt}: {}", outcome.reason);
+    }
+}
+
+/// A program in which every attempt must fail.
+fn refused(attempts: &[&str]) -> String {
+    let attempts: String = attempts.iter().map(|attempt| format!("    lambda: {attempt},\n")).collect();
+    format!(
+        "import ctypes, fcntl, os, resource, signal, struct\n\
+         library = ctypes.CDLL(None, use_errno=True)\n\
+         def call(*arguments):\n    \
+             if library.syscall(*arguments) < 0:\n        raise OSError(ctypes.get_errno(), 'refused')\n\
+         parent = os.getppid()\n\
+         reader, writer = os.pipe()\n\
+         attempts = [\n{attempts}]\n\
+         for number, attempt in enumerate(attempts):\n    \
+             try:\n        attempt()\n    \
+             except OSError:\n        continue\n    \
+             raise SystemError(number)\n"
+    )
+}
+
+#[test]
+fn other_processes_are_out_of_reach() {
+    let program = refused(&[
+        "resource.prlimit(parent, resource.RLIMIT_CORE)",
+        "resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0))",
+        "os.setpriority(os.PRIO_PROCESS, parent, os.getpriority(os.PRIO_PROCESS, parent))",
+        "os.sched_setaffinity(parent, os.sched_getaffinity(parent))",
+        "os.sched_setscheduler(parent, os.SCHED_OTHER, os.sched_param(0))",
+        // A pipe that signals another process when it can be read.
+        "fcntl.fcntl(reader, fcntl.F_SETOWN, parent)",
+        "fcntl.fcntl(reader, 15, struct.pack('ii', 1, parent))",
+        "fcntl.ioctl(reader, 0x8901, struct.pack('i', parent))",
+    ]);
+    for sandbox in alone() {
+        let outcome = sandbox.run(&program).unwrap();
+        assert!(outcome.passed, "{}: {}", sandbox.layers(), outcome.reason);
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn newer_and_stranger_calls_are_refused_too() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    let home = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let precious = home.path().join("precious");
+    std::fs::write(&precious, "data").unwrap();
+    std::fs::set_permissions(&precious, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let before = std::fs::metadata(&precious).unwrap();
+    let path = format!("b{:?}", precious.to_str().unwrap());
+    let program = refused(&[
+        &format!("call(452, -100, {path}, 0o777, 0)"),
+        &format!("call(235, {path}, 0)"),
+        &format!("call(261, -100, {path}, 0)"),
+        &format!("os.removexattr({path}, 'user.mark')"),
+        // The numbers of fork and socket in the x32 interface.
+        "call(0x40000000 | 57)",
+        "call(0x40000000 | 41, 2, 1, 0)",
+        // What the System V and POSIX calls make would stay when the program is gone.
+        "call(29, 0x1ac, 4096, 0o1600)",
+        "call(64, 0x1ac, 1, 0o1600)",
+        "call(68, 0x1ac, 0o1600)",
+        "call(240, b'lacuna', 0o102, 0o600, 0)",
+        // To live on when the evaluation is killed.
+        "call(157, 1, 0, 0, 0, 0)",
+        "os.sethostname('lacuna') if hasattr(os, 'sethostname') else call(170, b'lacuna', 6)",
+    ]);
+    // Nor is anything left of what root may do.
+    let powerless = "import ctypes, struct\n\
+        sets = ctypes.create_string_buffer(24)\n\
+        assert ctypes.CDLL(None).syscall(125, struct.pack('Ii', 0x20080522, 0), sets) == 0\n\
+        assert not any(sets.raw), sets.raw.hex()\n";
+    for sandbox in alone() {
+        for program in [program.as_str(), powerless] {
+            let outcome = sandbox.run(program).unwrap();
+            assert!(outcome.passed, "{}: {}", sandbox.layers(), outcome.reason);
+        }
+    }
+    let after = std::fs::metadata(&precious).unwrap();
+    assert_eq!((after.mode(), after.mtime_nsec()), (before.mode(), before.mtime_nsec()));
+}
+
+#[test]
+fn many_files_cannot_fill_the_disk_either() {
+    for folder in [".", ".."] {
+        let program = format!(
+            "import time\nfor number in range(40):\n    \
+                 open(f'{folder}/{{number}}', 'wb').write(bytes(1 << 20))\n    \
+                 time.sleep(0.02)\n"
+        );
+        for sandbox in alone() {
+            let outcome = sandbox.run(&program).unwrap();
+            assert!(!outcome.passed, "{}: {folder}", sandbox.layers());
+        }
+    }
+}
+
+#[test]
 fn many_programs_run_side_by_side_in_order() {
     let programs: Vec<String> = (0..12).map(|number| format!("assert {number} % 3 != 0")).collect();
+    // Whatever the evaluation has open does not count against a program's limit.
+    let _open: Vec<std::fs::File> = (0..100).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let outcomes = sandbox().run_all(&programs, 4).unwrap();
     let passed: Vec<bool> = outcomes.iter().map(|outcome| outcome.passed).collect();
     assert_eq!(passed, (0..12).map(|number| number % 3 != 0).collect::<Vec<_>>());

@@ -18,17 +18,36 @@ pub fn code_of(answer: &str) -> &str {
     block.find("```").map_or(block, |close| &block[..close])
 }
 
+/// All fenced blocks.
+fn blocks(answer: &str) -> impl Iterator<Item = &str> {
+    answer.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n').map(|(_, code)| code))
+}
+
 /// HumanEval: the prompt is the head of a function. An answer continues it, or writes the function again.
 pub fn completion(prompt: &str, answer: &str, entry_point: &str) -> String {
-    let code = code_of(answer).trim_end();
+    // An answer may show how to install or call the function before it writes it.
+    let code = blocks(answer).find(|block| defines(block, entry_point)).unwrap_or_else(|| code_of(answer)).trim_end();
     let body = code.trim_start_matches(['\n', '\r']);
     if defines(body, entry_point) || body.starts_with([' ', '\t']) || body.is_empty() {
         return format!("{prompt}\n{body}\n");
+    }
+    if first_line_is_trimmed(body) {
+        return format!("{prompt}\n    {body}\n");
     }
     // A body that lost its indentation, as answers in a fence do.
     let indented: Vec<String> =
         body.lines().map(|line| if line.trim().is_empty() { String::new() } else { format!("    {line}") }).collect();
     format!("{prompt}\n{}\n", indented.join("\n"))
+}
+
+/// Whether only the first line lost its indentation, as happens to a text whose ends are trimmed.
+fn first_line_is_trimmed(body: &str) -> bool {
+    let mut lines = body.lines().filter(|line| !line.trim().is_empty());
+    let Some(first) = lines.next() else { return false };
+    let indents: Vec<usize> = lines.map(|line| line.len() - line.trim_start_matches(' ').len()).collect();
+    // What a first line opens stands a level deeper than the line itself did.
+    let next = if first.trim_end().ends_with(':') { 8 } else { 4 };
+    indents.first().is_some_and(|indent| *indent >= next) && indents.iter().all(|indent| *indent >= 4)
 }
 
 /// Whether `code` defines the function at its top level.
@@ -66,5 +85,14 @@ mod tests {
         let again = completion(prompt, "```python\ndef f(x):\n    return x + x\n```", "f");
         assert!(again.ends_with("\ndef f(x):\n    return x + x\n"), "{again}");
         assert!(!defines("def ff(x): pass", "f"));
+        let second =
+            completion(prompt, "```sh\npip install x\n```\nthen\n```python\ndef f(x):\n    return 2 * x\n```", "f");
+        assert!(second.ends_with("\ndef f(x):\n    return 2 * x\n") && !second.contains("pip"), "{second}");
+        let trimmed = completion(prompt, "for y in [x]:\n        x += y\n    return x", "f");
+        assert!(trimmed.ends_with("\n    for y in [x]:\n        x += y\n    return x\n"), "{trimmed}");
+        let bare = completion(prompt, "for y in [x]:\n    x += y\nreturn x", "f");
+        assert!(bare.ends_with("\n    for y in [x]:\n        x += y\n    return x\n"), "{bare}");
+        let one = completion(prompt, "if x:\n    return 2 * x", "f");
+        assert!(one.ends_with("\n    if x:\n        return 2 * x\n"), "{one}");
     }
 }

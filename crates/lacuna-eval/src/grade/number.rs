@@ -20,7 +20,7 @@ impl NumberRule {
     /// The number that `text` gives as its answer, as written.
     pub fn extract(self, text: &str) -> Option<&str> {
         match self {
-            Self::Strict => after_marks(text, text.find("#### ")?),
+            Self::Strict => strict(text),
             Self::Flexible => flexible(text),
             Self::AnswerIs => match text.rfind("answer is") {
                 Some(at) => {
@@ -43,15 +43,14 @@ impl NumberRule {
     }
 }
 
-/// `#### (\-?[0-9\.\,]+)` at `at`, or the next place where it matches.
-fn after_marks(text: &str, at: usize) -> Option<&str> {
-    let rest = &text[at + "#### ".len()..];
-    let digits = rest.strip_prefix('-').unwrap_or(rest);
-    let length = digits.find(|c: char| !matches!(c, '0'..='9' | '.' | ',')).unwrap_or(digits.len());
-    match length {
-        0 => rest.find("#### ").and_then(|next| after_marks(rest, next)),
-        _ => Some(&rest[..rest.len() - digits.len() + length]),
-    }
+/// The first match of `#### (\-?[0-9\.\,]+)`.
+fn strict(text: &str) -> Option<&str> {
+    text.match_indices("#### ").find_map(|(at, marks)| {
+        let rest = &text[at + marks.len()..];
+        let digits = rest.strip_prefix('-').unwrap_or(rest);
+        let length = digits.find(|c: char| !matches!(c, '0'..='9' | '.' | ',')).unwrap_or(digits.len());
+        (length > 0).then(|| &rest[..rest.len() - digits.len() + length])
+    })
 }
 
 /// The last match of `(-?[$0-9.,]{2,})|(-?[0-9]+)`.
@@ -72,38 +71,41 @@ fn flexible(text: &str) -> Option<&str> {
     last
 }
 
+/// What groups digits, in LaTeX too.
+const GROUPING: [&str; 4] = [",\\!", ",", "{,}", "\\,"];
+
 /// The numbers of a text: digits with grouping commas and decimals, a minus in front if it is a sign.
 fn numbers(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let point = move |at: usize| bytes.get(at) == Some(&b'.') && digit(at + 1);
+    // `.5`, unlike the points that end a sentence or count chapters.
+    let leading_point = move |at: usize| {
+        point(at)
+            && !at.checked_sub(1).is_some_and(|before| bytes[before].is_ascii_alphanumeric() || bytes[before] == b'.')
+    };
+    let group = move |at: usize| {
+        let separator = GROUPING.iter().find(|separator| bytes[at..].starts_with(separator.as_bytes()))?;
+        let at = at + separator.len();
+        (digit(at) && digit(at + 1) && digit(at + 2) && !digit(at + 3)).then_some(at + 3)
+    };
     let mut at = 0;
     std::iter::from_fn(move || {
-        while at < bytes.len() {
-            if !bytes[at].is_ascii_digit() {
-                at += 1;
-                continue;
-            }
-            let start = at;
-            let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+        let start = (at..bytes.len()).find(|&at| digit(at) || leading_point(at))?;
+        at = start;
+        while digit(at) {
+            at += 1;
+        }
+        while let Some(end) = group(at) {
+            at = end;
+        }
+        if point(at) {
+            at += 1;
             while digit(at) {
                 at += 1;
             }
-            loop {
-                let group =
-                    bytes.get(at) == Some(&b',') && digit(at + 1) && digit(at + 2) && digit(at + 3) && !digit(at + 4);
-                if !group {
-                    break;
-                }
-                at += 4;
-            }
-            if bytes.get(at) == Some(&b'.') && digit(at + 1) {
-                at += 1;
-                while digit(at) {
-                    at += 1;
-                }
-            }
-            return Some(&text[signed(text, start)..at]);
         }
-        None
+        Some(&text[signed(text, start)..at])
     })
 }
 
@@ -172,6 +174,12 @@ mod tests {
             (NumberRule::Any, "20-5", Some("5")),
             (NumberRule::Any, "\u{2212}8", Some("\u{2212}8")),
             (NumberRule::Any, "", None),
+            (NumberRule::Any, "#### .5", Some(".5")),
+            (NumberRule::Any, "it costs $.50 each", Some(".50")),
+            (NumberRule::Any, "so it is 7.", Some("7")),
+            (NumberRule::Any, "see chapter 1.2.3", Some("3")),
+            (NumberRule::Any, "\\boxed{1{,}234}", Some("1{,}234")),
+            (NumberRule::Any, "\\boxed{\\$12,\\!345.60}", Some("12,\\!345.60")),
         ];
         for (rule, text, expected) in cases {
             assert_eq!(rule.extract(text), expected, "{rule:?} on {text}");
@@ -179,8 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn marks_without_a_number_are_passed_over_however_many() {
+        let text = "#### x ".repeat(200_000);
+        assert_eq!(NumberRule::Strict.extract(&text), None);
+        assert_eq!(NumberRule::Strict.extract(&(text + "#### 3")), Some("3"));
+    }
+
+    #[test]
     fn numbers_are_compared_by_value() {
-        for (a, b) in [("1,234", "1234"), ("18.00", "18"), ("$5.", "5"), ("007", "7"), (".5", "0.50"), ("-0", "0")] {
+        for (a, b) in [
+            ("1,234", "1234"),
+            ("1{,}234", "1234"),
+            ("18.00", "18"),
+            ("$5.", "5"),
+            ("007", "7"),
+            (".5", "0.50"),
+            ("-0", "0"),
+        ] {
             assert_eq!(normalize(a), normalize(b));
         }
         assert_ne!(normalize("-5"), normalize("5"));

@@ -7,7 +7,7 @@ use crate::run::{Folder, Sample, Shard, summarize};
 use crate::{Error, Result};
 
 /// One report from one folder, or from all shards of a run. Folders of different configurations are refused, and so are
-/// shards that are missing or there twice.
+/// shards that are missing, there twice, or hold the same rows.
 pub fn merge(folders: &[Folder]) -> Result<Report> {
     let Some(first) = folders.first() else {
         return Err(Error::Request("there is nothing to report: name a results folder".into()));
@@ -39,12 +39,21 @@ pub fn merge(folders: &[Folder]) -> Result<Report> {
     configuration.shard = Shard::default();
     let mut measurements = Vec::new();
     for trial in &configuration.trials {
-        let mut samples: BTreeMap<usize, Sample> = BTreeMap::new();
+        let mut samples: BTreeMap<usize, (Sample, &Folder)> = BTreeMap::new();
         for folder in folders {
-            samples.extend(folder.samples(trial)?.into_iter().map(|sample| (sample.row, sample)));
+            for sample in folder.samples(trial)? {
+                let row = sample.row;
+                if let Some((_, other)) = samples.insert(row, (sample, folder)) {
+                    return Err(Error::Mismatch {
+                        path: folder.path().into(),
+                        first: other.path().into(),
+                        difference: format!("both hold row {row} of {}, which belongs to one shard", trial.task),
+                    });
+                }
+            }
         }
         if !samples.is_empty() {
-            let samples: Vec<Sample> = samples.into_values().collect();
+            let samples: Vec<Sample> = samples.into_values().map(|(sample, _)| sample).collect();
             let entry = summarize(&configuration.model.name, trial, &samples);
             measurements.push(Measurement { trial: trial.clone(), samples, entry });
         }

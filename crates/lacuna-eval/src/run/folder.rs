@@ -130,7 +130,15 @@ impl Folder {
                     return Err(Error::OtherConfiguration { path: path.into(), difference });
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => replace(&file, &configuration)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if holds_samples(&samples)? {
+                    return Err(Error::Request(format!(
+                        "{} holds samples, but no {CONFIGURATION} says of what: put it back, or use another --out",
+                        path.display()
+                    )));
+                }
+                replace(&file, &configuration)?;
+            }
             Err(error) => return Err(Error::file("read", &file)(error)),
         }
         Ok(Self { path: path.into(), configuration, _lock: Some(lock) })
@@ -179,6 +187,16 @@ impl Folder {
         replace(&self.path.join(RESULTS), &entries)?;
         Ok(entries)
     }
+}
+
+fn holds_samples(folder: &Path) -> Result<bool> {
+    for entry in std::fs::read_dir(folder).map_err(Error::file("read", folder))? {
+        let entry = entry.map_err(Error::file("read", folder))?;
+        if entry.metadata().map_err(Error::file("read", entry.path()))?.len() > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn decode<T: serde::de::DeserializeOwned>(path: &Path, text: &str) -> Result<T> {

@@ -3,49 +3,52 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::{Layer, Outcome, Sandbox, bubblewrap};
+use super::folder::Folder;
+use super::{Layer, Limits, Outcome, Sandbox, bubblewrap};
 use crate::{Error, Result};
 
 const HARNESS: &str = include_str!("harness.py");
 /// How often a running program is looked at.
 const GLANCE: Duration = Duration::from_millis(2);
+/// How often its folder is.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long the pipes of a dead program may stay open.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) fn run(sandbox: &Sandbox, program: &str) -> Result<Outcome> {
     let failed = |source: std::io::Error| Error::Sandbox { layers: sandbox.layers.to_string(), source };
-    let folder = tempfile::Builder::new().prefix("lacuna-").tempdir().map_err(failed)?;
-    let work = folder.path().join("work");
-    std::fs::create_dir(&work).map_err(failed)?;
-    let mut child = start(sandbox, folder.path(), &work).map_err(failed)?;
+    let folder = Folder::new().map_err(failed)?;
+    let mut child = start(sandbox, &folder).map_err(failed)?;
 
     let word = format!("{:016x}{:016x}", RandomState::new().build_hasher().finish(), std::process::id());
     let mut input = child.stdin.take().expect("standard input is piped");
-    let source = format!("{word}\n{program}");
+    let source = format!("{:016}{program}{word}", program.len());
     // The program may end without reading its input.
     std::thread::spawn(move || drop(input.write_all(source.as_bytes())));
     let output = collect(child.stdout.take().expect("standard output is piped"), sandbox.limits.output);
     let errors = collect(child.stderr.take().expect("standard error is piped"), sandbox.limits.output);
 
-    let status = wait(&mut child, sandbox.limits.wall).map_err(failed)?;
+    let ended = wait(&mut child, &sandbox.limits, &folder).map_err(failed)?;
     let output = output.recv_timeout(LINGER).unwrap_or_default();
     let errors = errors.recv_timeout(LINGER).unwrap_or_default();
-    Ok(judge(sandbox, status, &word, &output, &errors))
+    Ok(match ended {
+        Ok(status) => judge(sandbox, status, &word, &output, &errors),
+        Err(reason) => Outcome { passed: false, reason },
+    })
 }
 
-fn start(sandbox: &Sandbox, folder: &Path, work: &Path) -> std::io::Result<Child> {
-    let mut command = prepare(sandbox, folder, work)?;
+fn start(sandbox: &Sandbox, folder: &Folder) -> std::io::Result<Child> {
+    let mut command = prepare(sandbox, folder)?;
     command
         .args(["-s", "-B", "-c", HARNESS])
         .env_clear()
         .env("PYTHONHASHSEED", "0")
         .env("HOME", "/nonexistent")
-        .current_dir(work)
+        .current_dir(folder.work())
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -54,17 +57,16 @@ fn start(sandbox: &Sandbox, folder: &Path, work: &Path) -> std::io::Result<Child
 }
 
 #[cfg(target_os = "linux")]
-fn prepare(sandbox: &Sandbox, folder: &Path, work: &Path) -> std::io::Result<Command> {
+fn prepare(sandbox: &Sandbox, folder: &Folder) -> std::io::Result<Command> {
     use std::os::fd::AsRawFd;
 
     use super::{confine, filesystem, namespaces, syscalls};
 
     let mut confinement = confine::Confinement::default();
-    let filters = || -> Vec<_> { syscalls::filter().into_iter().chain(syscalls::without_clone3()).collect() };
     let mut command = if sandbox.layers.contains(Layer::Bubblewrap) {
         if sandbox.layers.contains(Layer::Seccomp) {
-            for (number, filter) in filters().iter().enumerate() {
-                let path = folder.join(format!("filter-{number}"));
+            for (number, filter) in syscalls::filters().iter().enumerate() {
+                let path = folder.beside(&format!("filter-{number}"));
                 std::fs::write(&path, confine::bytes(filter))?;
                 confinement.inherited.push(std::fs::File::open(path)?.into());
             }
@@ -73,15 +75,16 @@ fn prepare(sandbox: &Sandbox, folder: &Path, work: &Path) -> std::io::Result<Com
         bubblewrap::command(sandbox, &numbers)?
     } else {
         if sandbox.layers.contains(Layer::Namespaces) {
-            confinement.entry = Some(namespaces::Entry::new(work, sandbox.limits.files)?);
+            confinement.entry = Some(namespaces::Entry::new(folder.work(), sandbox.limits.files)?);
         }
         if sandbox.layers.contains(Layer::Landlock) {
-            let rules = filesystem::rules(&sandbox.interpreter.readable(), folder).map_err(std::io::Error::other)?;
+            let rules = filesystem::rules(&sandbox.interpreter.readable()).map_err(std::io::Error::other)?;
             confinement.files = Some(rules);
         }
         if sandbox.layers.contains(Layer::Seccomp) {
-            confinement.filters = filters();
+            confinement.filters = syscalls::filters();
         }
+        confinement.powerless = true;
         Command::new(&sandbox.interpreter.path)
     };
     confinement.apply(&mut command, &sandbox.limits);
@@ -89,7 +92,7 @@ fn prepare(sandbox: &Sandbox, folder: &Path, work: &Path) -> std::io::Result<Com
 }
 
 #[cfg(not(target_os = "linux"))]
-fn prepare(sandbox: &Sandbox, _folder: &Path, _work: &Path) -> std::io::Result<Command> {
+fn prepare(sandbox: &Sandbox, _folder: &Folder) -> std::io::Result<Command> {
     if sandbox.layers.confine() {
         return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
     }
@@ -113,15 +116,26 @@ fn collect(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<Vec<u8
     receiver
 }
 
-/// Waits for the end, or brings it about; `None` if the time was up.
-fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let deadline = Instant::now() + limit;
-    let status = loop {
+/// Waits for the end, or brings it about; then this says why.
+fn wait(
+    child: &mut Child,
+    limits: &Limits,
+    folder: &Folder,
+) -> std::io::Result<std::result::Result<ExitStatus, String>> {
+    let begun = Instant::now();
+    let mut looked = begun;
+    let ended = loop {
         if let Some(status) = child.try_wait()? {
-            break Some(status);
+            break Ok(status);
         }
-        if Instant::now() >= deadline {
-            break None;
+        if begun.elapsed() >= limits.wall {
+            break Err(format!("it did not end within {} s", limits.wall.as_secs_f64()));
+        }
+        if looked.elapsed() >= LOOK {
+            if folder.holds_more_than(limits.files) {
+                break Err(format!("it wrote more than {} bytes", limits.files));
+            }
+            looked = Instant::now();
         }
         std::thread::sleep(GLANCE);
     };
@@ -129,18 +143,15 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
     if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
-    if status.is_none() {
+    if ended.is_err() {
         let _ = child.kill();
         child.wait()?;
     }
-    Ok(status)
+    Ok(ended)
 }
 
-fn judge(sandbox: &Sandbox, status: Option<ExitStatus>, word: &str, output: &[u8], errors: &[u8]) -> Outcome {
+fn judge(sandbox: &Sandbox, status: ExitStatus, word: &str, output: &[u8], errors: &[u8]) -> Outcome {
     let wrong = |reason: String| Outcome { passed: false, reason };
-    let Some(status) = status else {
-        return wrong(format!("it did not end within {} s", sandbox.limits.wall.as_secs_f64()));
-    };
     if output.len().max(errors.len()) > sandbox.limits.output {
         return wrong(format!("it printed more than {} bytes", sandbox.limits.output));
     }

@@ -6,11 +6,19 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use landlock::RulesetCreated;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use seccompiler::BpfProgram;
 
-use super::Limits;
 use super::namespaces::Entry;
+use super::{Limits, filesystem};
+
+const NO_CAPABILITIES: CapabilitySets = CapabilitySets {
+    effective: CapabilitySet::empty(),
+    permitted: CapabilitySet::empty(),
+    inheritable: CapabilitySet::empty(),
+};
 
 /// The layers that a child puts on by itself, made ready before the fork.
 #[derive(Default)]
@@ -18,6 +26,8 @@ pub(super) struct Confinement {
     pub(super) entry: Option<Entry>,
     pub(super) files: Option<RulesetCreated>,
     pub(super) filters: Vec<BpfProgram>,
+    /// Gives up what root may do beyond others. The command must not need it to set up more layers.
+    pub(super) powerless: bool,
     /// Descriptors that the command is to inherit.
     pub(super) inherited: Vec<OwnedFd>,
 }
@@ -31,6 +41,9 @@ impl Confinement {
             if let Some(entry) = &self.entry {
                 entry.enter()?;
             }
+            // The command has changed to the working folder, and so has what entered the namespaces. It is opened before the
+            // limits hold: what the evaluation has open counts until the command starts.
+            let folder = rustix::fs::open(c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             for (resource, limit) in resources {
                 lower(resource, limit)?;
             }
@@ -38,8 +51,11 @@ impl Confinement {
                 rustix::io::fcntl_setfd(descriptor.as_fd(), rustix::io::FdFlags::empty())?;
             }
             rustix::thread::set_no_new_privs(true)?;
-            if let Some(files) = self.files.take() {
-                files.restrict_self().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+            if let Some(rules) = self.files.take() {
+                filesystem::restrict(rules, folder)?;
+            }
+            if self.powerless {
+                rustix::thread::set_capabilities(None, NO_CAPABILITIES)?;
             }
             for filter in &self.filters {
                 seccompiler::apply_filter(filter).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;

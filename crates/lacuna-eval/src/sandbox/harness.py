@@ -1,11 +1,24 @@
-# Runs the program that standard input holds and reports how it ended. The first line of standard input is a word that
-# the program does not know, so what it prints cannot pass for the report.
+# Runs the program that standard input holds and reports how it ended. Behind the program comes a word that it does not
+# know, so what it prints cannot pass for the report. The word stays in the pipe until the program is done: in here, the
+# program could find it.
 import os
 import sys
 import types
 
-word, source = sys.stdin.buffer.read().split(b"\n", 1)
-report = os.dup(1)
+
+def take(count):
+    taken = b""
+    while len(taken) < count:
+        more = os.read(0, count - len(taken))
+        if not more:
+            break
+        taken += more
+    return taken
+
+
+source = take(int(take(16)))
+rest, report = os.dup(0), os.dup(1)
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def line_of(error):
@@ -31,5 +44,6 @@ except BaseException as error:
         verdict = f"failed: {type(error).__name__}: {str(error)[:200]}{line_of(error)}"
     except BaseException:
         verdict = "failed: an exception that cannot be printed"
+word = os.read(rest, 64)
 os.write(report, b"\n" + word + b" " + verdict.encode("utf-8", "replace") + b"\n")
 os._exit(0)

@@ -7,10 +7,10 @@
 //! | process group | everything the program starts is killed with it |
 //! | limits | CPU, memory, files, file size, processes, output; a wall clock over all |
 //! | empty environment | no variable of ours is passed on |
-//! | temporary folder | a fresh working folder, removed afterwards |
+//! | temporary folder | a fresh working folder of limited size, removed afterwards |
 //! | Landlock | no file outside that folder can be written, none but Python's own read; no signal leaves |
-//! | seccomp | no sockets, no new processes, no signals, no mounts, no tracing |
-//! | namespaces | no network, a size limit on the folder |
+//! | seccomp | no sockets, no new processes, no signals, no mounts, no tracing, nothing done to other processes |
+//! | namespaces | no network, no byte above the limit on the folder |
 //! | bubblewrap | the same from outside, where it is installed |
 //!
 //! The last four depend on the kernel. [`Sandbox::detect`] tries each of them on a program that attacks it; what does
@@ -22,6 +22,7 @@ mod child;
 mod confine;
 #[cfg(target_os = "linux")]
 mod filesystem;
+mod folder;
 mod interpreter;
 mod layers;
 #[cfg(target_os = "linux")]
@@ -43,7 +44,7 @@ pub struct Limits {
     pub wall: Duration,
     /// Address space in bytes.
     pub memory: u64,
-    /// The size of a file it writes, and of all of them where namespaces hold, in bytes.
+    /// What it writes to files, in bytes.
     pub files: u64,
     /// What it prints, in bytes.
     pub output: usize,

@@ -9,6 +9,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
+/// Empty files take the kernel's memory too.
+const FILES: u32 = 1 << 15;
+
 /// Nobody: inside, the program has no name that could own anything.
 const NOBODY: u32 = 65534;
 
@@ -29,7 +32,7 @@ impl Entry {
             users: format!("{NOBODY} {} 1\n", getuid().as_raw()).into_bytes(),
             groups: format!("{NOBODY} {} 1\n", getgid().as_raw()).into_bytes(),
             folder: CString::new(folder.as_os_str().as_bytes())?,
-            options: CString::new(format!("size={bytes},mode=700"))?,
+            options: CString::new(format!("size={bytes},nr_inodes={FILES},mode=700"))?,
         })
     }
 

@@ -118,6 +118,18 @@ impl Answer {
         Self::Matrix(rows.into_iter().map(|row| row.into_iter().map(scale).collect()).collect())
     }
 
+    /// The right side of an equation that says what its left side comes to, as in `m + n = 17` or `f(2) = 3`. One that is
+    /// still to be solved, as `2x = 6` or `x + 1 = 3`, says nothing of that kind.
+    pub(super) fn stated(&self) -> Option<Self> {
+        let Self::Equation(left, right) = self else { return None };
+        let named = match left {
+            Expression::Product(factors) => factors.first().is_some_and(Expression::has_symbols),
+            Expression::Sum(terms) => terms.iter().all(Expression::has_symbols),
+            other => other.has_symbols(),
+        };
+        named.then(|| Self::Expression(right.clone()))
+    }
+
     /// Whether both mean the same.
     pub(super) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
@@ -143,7 +155,8 @@ impl Answer {
             }
             (Self::Inequality(a), Self::Inequality(b)) => inequality(a, b) || inequality(&turned(a), b),
             (Self::Set(a) | Self::List(a), Self::Set(b) | Self::List(b)) => matched(a, b) || values_match(a, b),
-            (Self::Union(a), Self::Union(b)) => matched(a, b),
+            // `x < 1 or x > 2` is a list of intervals.
+            (Self::Union(a), Self::Union(b) | Self::List(b)) | (Self::List(a), Self::Union(b)) => matched(a, b),
             (
                 Self::Bracketed { open, close, items },
                 Self::Bracketed { open: other_open, close: other_close, items: others },
@@ -163,7 +176,7 @@ impl Answer {
 }
 
 /// The text of an answer in words, without what does not matter.
-pub(super) fn words(text: &str) -> String {
+fn words(text: &str) -> String {
     text.chars().filter(|character| character.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 

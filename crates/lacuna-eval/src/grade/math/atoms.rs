@@ -2,10 +2,11 @@
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
+use num_traits::Signed;
 
 use super::answer::Answer;
 use super::expression::Expression;
-use super::lexer::{FUNCTIONS, Lexeme};
+use super::lexer::{FUNCTIONS, Lexeme, PERIODS};
 use super::parser::Parser;
 
 impl Parser {
@@ -83,7 +84,7 @@ impl Parser {
     }
 
     fn number(&mut self, digits: &str) -> Option<Answer> {
-        if self.command() == Some("overline") && digits.contains('.') {
+        if digits.contains('.') && self.command().is_some_and(|command| PERIODS.contains(&command)) {
             self.at += 1;
             return self.repeating(digits);
         }
@@ -95,10 +96,14 @@ impl Parser {
 
     /// `0.1\overline{6}`.
     fn repeating(&mut self, digits: &str) -> Option<Answer> {
-        self.expect('{')?;
+        let braced = self.accept(&Lexeme::Sign('{'));
         let Some(Lexeme::Number(period)) = self.peek().cloned() else { return None };
         self.at += 1;
-        self.expect('}')?;
+        if braced {
+            self.expect('}')?;
+        } else if period.len() > 1 {
+            return None;
+        }
         let (whole, fraction) = digits.split_once('.')?;
         let (count, length) = (u32::try_from(fraction.len()).ok()?, u32::try_from(period.len()).ok()?);
         let all: BigInt = format!("0{whole}{fraction}{period}").parse().ok()?;
@@ -124,7 +129,7 @@ impl Parser {
             "infty" => Expression::Infinity,
             "frac" => {
                 let top = self.argument()?;
-                Expression::Product(vec![top, self.argument()?.inverted()])
+                top.over(self.argument()?)
             }
             "binom" | "dbinom" | "tbinom" => {
                 let top = self.argument()?;
@@ -178,7 +183,11 @@ impl Parser {
         } else {
             self.argument()?
         };
-        Some(Expression::Power(Box::new(radicand), Box::new(degree.inverted())))
+        // An odd root of a negative number is the real one.
+        let negative = radicand.exact().is_some_and(|value| value.is_negative());
+        let odd = degree.exact().is_some_and(|degree| degree.is_integer() && degree.to_integer().bit(0));
+        let root = |radicand: Expression| Expression::Power(Box::new(radicand), Box::new(degree.inverted()));
+        Some(if negative && odd { root(radicand.negated()).negated() } else { root(radicand) })
     }
 
     /// `\sin^2 x`, `\log_2 (x+1)`, `\max(1, 2)`.
@@ -192,6 +201,10 @@ impl Parser {
             inner.items().into_iter().map(Answer::expression).collect::<Option<Vec<_>>>()?
         } else {
             vec![self.function_argument()?]
+        };
+        let (name, exponent) = match (name, exponent) {
+            ("sin" | "cos" | "tan", Some(exponent)) if exponent == Expression::integer(-1) => (inverse(name), None),
+            other => other,
         };
         let call = Expression::Call(name, base.into_iter().chain(arguments).collect());
         Some(match exponent {
@@ -261,6 +274,15 @@ impl Parser {
             self.at += 1;
         }
         self.expect('}')
+    }
+}
+
+/// `\tan^{-1}` is no reciprocal.
+fn inverse(name: &str) -> &'static str {
+    match name {
+        "sin" => "arcsin",
+        "cos" => "arccos",
+        _ => "arctan",
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) enum Expression {
     Call(&'static str, Vec<Expression>),
 }
 
-/// Exact powers and factorials stop here: beyond it an answer is compared numerically.
-const LARGEST_EXACT: u32 = 4096;
+/// The bits of a number that is still computed with exactly: beyond it an answer is compared numerically.
+const MOST_BITS: u64 = 1 << 15;
 
 impl Expression {
     pub(super) fn integer(value: i64) -> Self {
@@ -42,6 +42,10 @@ impl Expression {
 
     pub(super) fn inverted(self) -> Self {
         Self::Power(Box::new(self), Box::new(Self::integer(-1)))
+    }
+
+    pub(super) fn over(self, other: Self) -> Self {
+        Self::Product(vec![self, other.inverted()])
     }
 
     pub(super) fn minus(self, other: Self) -> Self {
@@ -61,8 +65,10 @@ impl Expression {
     pub(super) fn exact(&self) -> Option<BigRational> {
         match self {
             Self::Number(value) | Self::Decimal(value, _) => Some(value.clone()),
-            Self::Sum(terms) => terms.iter().map(Self::exact).sum(),
-            Self::Product(factors) => factors.iter().map(Self::exact).product(),
+            Self::Sum(terms) => terms.iter().try_fold(BigRational::zero(), |sum, term| small(sum + term.exact()?)),
+            Self::Product(factors) => {
+                factors.iter().try_fold(BigRational::one(), |product, factor| small(product * factor.exact()?))
+            }
             Self::Power(base, exponent) => power(&base.exact()?, &exponent.exact()?),
             Self::Call(name, arguments) => {
                 let values: Option<Vec<BigRational>> = arguments.iter().map(Self::exact).collect();
@@ -99,6 +105,12 @@ impl Expression {
         }
     }
 
+    pub(super) fn has_symbols(&self) -> bool {
+        let mut found = BTreeSet::new();
+        self.symbols(&mut found);
+        !found.is_empty()
+    }
+
     /// 1 or −1 if it is an infinity.
     pub(super) fn infinite(&self) -> Option<i32> {
         match self {
@@ -114,11 +126,16 @@ impl Expression {
     }
 }
 
+/// The value, if it has not outgrown what can be computed in no time.
+fn small(value: BigRational) -> Option<BigRational> {
+    (value.numer().bits().max(value.denom().bits()) <= MOST_BITS).then_some(value)
+}
+
 fn power(base: &BigRational, exponent: &BigRational) -> Option<BigRational> {
     let root = exponent.denom().to_u32()?;
-    let times = exponent.numer().to_i32().filter(|times| times.unsigned_abs() <= LARGEST_EXACT)?;
+    let times = exponent.numer().to_i32()?;
     let bits = base.numer().bits().max(base.denom().bits());
-    if bits * u64::from(times.unsigned_abs()) > u64::from(LARGEST_EXACT) * 8 || (times < 0 && base.is_zero()) {
+    if bits * u64::from(times.unsigned_abs()) > MOST_BITS || (times < 0 && base.is_zero()) {
         return None;
     }
     let base = if root == 1 { base.clone() } else { exact_root(base, root)? };

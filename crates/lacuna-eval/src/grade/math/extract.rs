@@ -88,7 +88,8 @@ fn last_line(text: &str) -> Option<String> {
 fn tidy(answer: &str) -> String {
     let mut answer = answer.trim();
     loop {
-        let shorter = answer.trim_end_matches(['.', ',', ';', ':', '*']).trim_start_matches("**").trim();
+        let shorter = answer.trim_end_matches(['.', ',', ';', ':', '*']).trim_end_matches("\\\\");
+        let shorter = shorter.trim_start_matches("**").trim();
         let shorter = shorter.trim_start_matches(':').trim();
         let shorter = unwrapped(shorter, "$$", "$$").unwrap_or(shorter);
         let shorter = unwrapped(shorter, "$", "$").unwrap_or(shorter);
@@ -123,6 +124,7 @@ mod tests {
             ("12 \\text{ cm}", "12 \\text{ cm}"),
             ("\\boxed 5", "5"),
             ("\\boxed{unfinished", "unfinished"),
+            ("\\boxed{5 \\\\}", "5"),
         ];
         for (text, expected) in cases {
             assert_eq!(extract(text).as_deref(), Some(expected), "{text}");

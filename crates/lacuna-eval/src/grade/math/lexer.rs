@@ -16,7 +16,7 @@ pub(super) enum Lexeme {
 }
 
 /// Commands that only space or size what follows.
-const SILENT: [&str; 22] = [
+const SILENT: [&str; 25] = [
     "left",
     "right",
     "big",
@@ -39,6 +39,9 @@ const SILENT: [&str; 22] = [
     "mathbf",
     "bf",
     "rm",
+    "underline",
+    "angle",
+    "triangle",
 ];
 /// Commands whose argument is words.
 const TEXTUAL: [&str; 9] =
@@ -48,8 +51,15 @@ pub(super) const FUNCTIONS: [&str; 18] = [
     "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "log", "ln", "exp",
     "lg", "min", "max",
 ];
+/// Commands over digits that repeat for ever.
+pub(super) const PERIODS: [&str; 3] = ["overline", "bar", "dot"];
 /// Units without a vowel.
-const UNITS: [&str; 12] = ["cm", "mm", "km", "ft", "kg", "lb", "lbs", "mph", "hr", "hrs", "mg", "ml"];
+const UNITS: [&str; 13] = ["cm", "mm", "km", "ft", "kg", "lb", "lbs", "mph", "hr", "hrs", "mg", "ml", "sq"];
+
+/// Whether a text is a number, perhaps with a unit, as in `\text{12 cm}`; `10 a.m.` is more than that.
+fn counts(text: &str) -> bool {
+    text.trim_start_matches([' ', '-', '$', '.']).starts_with(|c: char| c.is_ascii_digit()) && !text.ends_with('.')
+}
 
 /// Cuts `text` into lexemes. With `thousands`, a comma between digits that stand as in `1,234` belongs to the number.
 pub(super) fn lex(text: &str, thousands: bool) -> Vec<Lexeme> {
@@ -59,7 +69,7 @@ pub(super) fn lex(text: &str, thousands: bool) -> Vec<Lexeme> {
 
 /// The text with typographic variants replaced by their plain spelling.
 fn plain(text: &str) -> String {
-    const REPLACED: [(&str, &str); 36] = [
+    const REPLACED: [(&str, &str); 42] = [
         ("\\!", ""),
         ("{,}", ","),
         ("\u{2212}", "-"),
@@ -74,6 +84,10 @@ fn plain(text: &str) -> String {
         ("≥", "\\ge "),
         ("≠", "\\ne "),
         ("∪", "\\cup "),
+        ("\\bigcup", "\\cup "),
+        ("\\mathbb{R}", "(-\\infty,\\infty)"),
+        ("\\mathbb R", "(-\\infty,\\infty)"),
+        ("ℝ", "(-\\infty,\\infty)"),
         ("∩", "\\cap "),
         ("∈", "\\in "),
         ("±", "\\pm "),
@@ -82,6 +96,8 @@ fn plain(text: &str) -> String {
         ("½", "\\frac12 "),
         ("⅓", "\\frac13 "),
         ("¼", "\\frac14 "),
+        ("¾", "\\frac34 "),
+        ("⅔", "\\frac23 "),
         ("°", ""),
         ("^{\\circ}", ""),
         ("^\\circ", ""),
@@ -122,7 +138,7 @@ impl Lexer {
                 '0'..='9' => self.number(),
                 '.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(),
                 _ if character.is_alphabetic() => self.word(),
-                '$' | '~' | '.' | '?' | '`' | '"' => self.at += 1,
+                '$' | '€' | '£' | '~' | '.' | '?' | '`' | '"' => self.at += 1,
                 _ if character.is_whitespace() => self.at += 1,
                 _ => {
                     self.lexemes.push(Lexeme::Sign(character));
@@ -155,7 +171,7 @@ impl Lexer {
             self.at += 1;
             digits += ".";
             digits += &self.take_while(|c| c.is_ascii_digit());
-        } else if self.peek(0) == Some('.') && self.starts_with(".\\overline") {
+        } else if PERIODS.iter().any(|command| self.starts_with(&format!(".\\{command}"))) {
             self.at += 1;
             digits += ".";
         }
@@ -185,7 +201,7 @@ impl Lexer {
         let word = self.take_while(char::is_alphabetic);
         let vowels = word.chars().any(|c| "aeiouAEIOU".contains(c) || !c.is_ascii());
         let alphabetical = "abcdefgh".contains(&word) || "xyz".contains(&word);
-        if FUNCTIONS.contains(&word.as_str()) || matches!(word.as_str(), "sqrt" | "pi" | "infty" | "oo") {
+        if self.calls(&word) || matches!(word.as_str(), "sqrt" | "pi" | "infty" | "oo") {
             let name = if word == "oo" { "infty".to_string() } else { word };
             self.lexemes.push(Lexeme::Command(name));
         } else if (word.chars().count() >= 3 && vowels && !alphabetical)
@@ -216,14 +232,26 @@ impl Lexer {
         let name = self.take_while(|c| c.is_ascii_alphabetic());
         if TEXTUAL.contains(&name.as_str()) {
             let argument = self.braced();
-            if FUNCTIONS.contains(&argument.trim()) {
+            let begins = matches!(self.lexemes.last(), None | Some(Lexeme::Sign('=')));
+            if self.calls(argument.trim()) {
                 self.lexemes.push(Lexeme::Command(argument.trim().into()));
+            } else if begins && counts(&argument) {
+                let inside = Self { characters: argument.chars().collect(), at: 0, lexemes: Vec::new(), ..*self };
+                self.lexemes.extend(inside.run());
             } else {
                 self.lexemes.push(Lexeme::Text(argument));
             }
+        } else if matches!(name.as_str(), "color" | "textcolor") {
+            self.braced();
         } else if !SILENT.contains(&name.as_str()) {
             self.lexemes.push(Lexeme::Command(name));
         }
+    }
+
+    /// Whether this is a function and not a unit: minutes and seconds are written `min` and `sec`.
+    fn calls(&self, word: &str) -> bool {
+        let applied = self.characters[self.at..].iter().find(|c| !c.is_whitespace());
+        FUNCTIONS.contains(&word) && applied.is_some_and(|c| c.is_alphanumeric() || "({\\^_|".contains(*c))
     }
 
     /// What stands between the braces that follow, or the next character.

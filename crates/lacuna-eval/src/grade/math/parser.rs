@@ -97,6 +97,10 @@ impl Parser {
 
     /// `a`, `a = b`, `a < b ≤ c`, `x ∈ S`.
     fn relation(&mut self) -> Option<Answer> {
+        // `= 7` says no more than `7`.
+        if self.sign('=') || self.command() == Some("approx") {
+            self.at += 1;
+        }
         let first = self.union()?;
         let Some(mut relation) = self.relation_sign() else { return Some(first) };
         if relation == Relation::In {
@@ -169,8 +173,12 @@ impl Parser {
                 _ => terms.push((sign.unwrap_or(1), self.product()?)),
             }
         }
-        if let [(1, _)] = terms.as_slice() {
-            return terms.pop().map(|(_, term)| term);
+        match terms.as_slice() {
+            [(1, _)] => return terms.pop().map(|(_, term)| term),
+            [(-1, Answer::Matrix(_))] => {
+                return terms.pop().map(|(_, matrix)| Answer::scaled(vec![Expression::integer(-1)], matrix));
+            }
+            _ => {}
         }
         let mut branches = vec![Vec::new()];
         let mut text = None;
@@ -230,6 +238,8 @@ impl Parser {
                 percent = true;
                 continue;
             }
+            let whole = matches!(factors.as_slice(), [Expression::Number(whole)] if whole.is_integer());
+            let mut mixed = false;
             let divides = match self.peek() {
                 Some(Lexeme::Sign('*')) => self.skip(false),
                 Some(Lexeme::Sign('/')) => self.skip(true),
@@ -237,8 +247,12 @@ impl Parser {
                 Some(Lexeme::Command(name)) if matches!(name.as_str(), "cdot" | "times" | "ast") => self.skip(false),
                 Some(Lexeme::Command(name)) if name == "div" => self.skip(true),
                 _ if self.starts_factor() => {
-                    if let Some(mixed) = self.mixed_number(&factors) {
-                        factors = vec![mixed];
+                    mixed = whole && self.command() == Some("frac");
+                    // Digits beside digits are no product.
+                    if self.digits_on_both_sides() {
+                        let fraction = self.fraction_of_digits().filter(|_| whole)?;
+                        factors.push(fraction);
+                        factors = vec![Expression::Sum(factors)];
                         continue;
                     }
                     false
@@ -252,6 +266,12 @@ impl Parser {
                 matrix @ Answer::Matrix(_) => return Some(Answer::scaled(factors, matrix)),
                 _ => return None,
             };
+            // A whole number directly before a fraction of whole numbers is a mixed number.
+            if mixed && matches!(factor, Expression::Product(_)) && factor.exact().is_some() {
+                factors.push(factor);
+                factors = vec![Expression::Sum(factors)];
+                continue;
+            }
             let factor = if negative { factor.negated() } else { factor };
             factors.push(if divides { factor.inverted() } else { factor });
         }
@@ -269,23 +289,18 @@ impl Parser {
         }
     }
 
-    /// A whole number directly before a fraction of whole numbers is a mixed number.
-    fn mixed_number(&mut self, factors: &[Expression]) -> Option<Expression> {
-        let [Expression::Number(whole)] = factors else { return None };
-        if !whole.is_integer() || self.command() != Some("frac") {
+    fn digits_on_both_sides(&self) -> bool {
+        matches!(self.lexemes.get(self.at.wrapping_sub(1)..=self.at), Some([Lexeme::Number(_), Lexeme::Number(_)]))
+    }
+
+    /// The fraction behind the whole number of a mixed number such as `5 1/2`.
+    fn fraction_of_digits(&mut self) -> Option<Expression> {
+        let [Lexeme::Number(top), Lexeme::Sign('/'), Lexeme::Number(bottom), ..] = &self.lexemes[self.at..] else {
             return None;
-        }
-        let start = self.at;
-        let fraction = self.power();
-        match fraction {
-            Some(Answer::Expression(fraction @ Expression::Product(_))) if proper(&fraction) => {
-                Some(Expression::Sum(vec![Expression::Number(whole.clone()), fraction]))
-            }
-            _ => {
-                self.at = start;
-                None
-            }
-        }
+        };
+        let fraction = Expression::literal(top)?.over(Expression::literal(bottom)?);
+        self.at += 3;
+        Some(fraction)
     }
 
     pub(super) fn starts_factor(&self) -> bool {
@@ -346,12 +361,6 @@ impl Parser {
             }
         }
     }
-}
-
-fn proper(fraction: &Expression) -> bool {
-    let mut symbols = std::collections::BTreeSet::new();
-    fraction.symbols(&mut symbols);
-    symbols.is_empty() && fraction.exact().is_some()
 }
 
 pub(super) fn hundredth() -> Expression {
