@@ -33,6 +33,17 @@ fn samples(folder: &Path) -> usize {
 }
 
 #[test]
+fn a_report_says_that_a_cache_approximates_and_another_cache_is_another_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = ["eval", "words", "--strategy", "dos+eb", "--block-length", "32", "--limit", "1", "--out"];
+    let out = folder.path().to_str().unwrap();
+    let printed = stdout(lacuna(&[&task[..], &[out, "--cache", "dual"]].concat()));
+    assert!(printed.lines().any(|line| line.contains("seed 0") && line.contains(" · dual cache · ")), "{printed}");
+    let refused = complaint(lacuna(&[&task[..], &[out, "--cache", "prefix"]].concat()));
+    assert!(refused.contains("another configuration"), "{refused}");
+}
+
+#[test]
 fn a_killed_run_resumes_to_the_same_results() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
