@@ -11,13 +11,14 @@ use super::fp8::{self, Quantized};
 use super::gpu::{Gpu, Graph};
 use super::kept::Kept;
 use super::kernel::{
-    Collection, Embedding, Gate, Job, Keeping, KeptPlace, Kernels, NONE, Norm, Projection, Reading, Rotation, STRETCH,
-    Tile,
+    Collection, Embedding, Gate, Keeping, KeptPlace, Kernels, NONE, Norm, Projection, Reading, Rotation, Tile,
 };
 use super::matrix::{Elements, Part, element_size};
 use super::product::{Factors, Products, Units};
+use super::projection;
 use super::rope::Rope;
-use super::staging::{Landing, Offset, Staging};
+use super::scores::{Jobs, Scores};
+use super::staging::{Landing, Staging};
 use super::weights::{Block, Weights};
 use crate::layout::{Layout, Selection};
 use crate::{Architecture, Precision, Result};
@@ -79,22 +80,6 @@ pub(crate) struct Sizes {
     epsilon: f32,
 }
 
-/// Threads of a block of the vocabulary projection.
-const PROJECTORS: usize = 256;
-
-/// Rows of a tile of the vocabulary projection.
-const PROJECTED: usize = 64;
-
-/// Bytes of shared memory that it needs.
-fn projection_shared(precision: Precision) -> usize {
-    match precision {
-        // The logits.
-        Precision::F32 => PROJECTED * (STRETCH + 5) * 4,
-        // Four stages of slices of 64 columns of both factors, which begin at a multiple of 1024 bytes.
-        _ => 4 * (STRETCH + PROJECTED) * 64 * 2 + 1024,
-    }
-}
-
 /// What the launches of a forward pass depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Pass {
@@ -139,7 +124,7 @@ impl Forward {
         for kernel in [&kernels.attention, &kernels.attention_with_mass] {
             kernels.allow_shared(kernel, shape.shared())?;
         }
-        kernels.allow_shared(&kernels.project, projection_shared(precision))?;
+        projection::allow(&kernels, precision)?;
         let elements = || Elements::new(gpu, precision, 0);
         Ok(Self {
             graphs: HashMap::new(),
@@ -365,8 +350,7 @@ impl Forward {
         let Part { address: weights, k, .. } = self.weights.head.all();
         let Machine { gpu, kernels, .. } = &self.machine;
         let arguments = Projection { input: self.input.at(0), weights, reading, k: k as u32 };
-        let grid = [rows.1.div_ceil(PROJECTED), self.sizes.vocabulary.div_ceil(STRETCH)];
-        gpu.launch(&kernels.project, grid, PROJECTORS, projection_shared(self.precision), &arguments)
+        projection::project(gpu, kernels, self.precision, rows.1, &arguments)
     }
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
@@ -544,43 +528,5 @@ impl Forward {
             mask: self.mask,
         };
         gpu.launch(&kernels.collect, [jobs.list.len(), 1], 256, 0, &arguments)
-    }
-}
-
-/// Dependency scores on their way from the GPU.
-#[derive(Clone, Copy)]
-pub(crate) struct Scores {
-    at: Offset,
-    count: usize,
-}
-
-/// The dependency scores that all views ask for.
-struct Jobs {
-    list: Vec<Job>,
-    heads: Vec<u32>,
-    /// How many scores they are.
-    scores: usize,
-}
-
-impl Jobs {
-    fn of(layout: &Layout, views: &[View<'_>], asked: &[usize]) -> Self {
-        let mut jobs = Self { list: Vec::new(), heads: Vec::new(), scores: 0 };
-        for (span, view) in layout.spans.iter().zip(views) {
-            for source in view.attention {
-                jobs.list.push(Job {
-                    layer: asked.binary_search(&source.layer).expect("every layer asked for is among them") as u32,
-                    heads: jobs.heads.len() as u32,
-                    head_count: source.heads.len() as u32,
-                    start: span.start as u32,
-                    first: span.first as u32,
-                    tokens: span.tokens as u32,
-                    length: span.length as u32,
-                    output: jobs.scores as u32,
-                });
-                jobs.heads.extend(source.heads.iter().map(|&head| head as u32));
-                jobs.scores += span.length;
-            }
-        }
-        jobs
     }
 }

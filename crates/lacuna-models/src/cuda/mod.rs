@@ -2,6 +2,7 @@
 //!
 //! The driver, cublasLt and nvrtc are opened at run time: nothing of CUDA is needed to build, nor to run without a GPU.
 
+mod ask;
 mod attention;
 mod believe;
 mod buffer;
@@ -14,11 +15,14 @@ mod kept;
 mod kernel;
 mod matrix;
 mod measure;
+mod plan;
 mod predictor;
 mod product;
+mod projection;
 mod read;
 mod remember;
 mod rope;
+mod scores;
 mod staging;
 mod weights;
 

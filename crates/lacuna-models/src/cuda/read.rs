@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::{Belief, Choice, Draw, Forecast, Lens, Place, Previous, Row, View};
+use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
 
+use super::ask::{Ask, Group};
 use super::believe::believe;
 use super::buffer::Buffer;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
 use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Outcome, PIECE, Reading, STRETCH, Summary};
+use super::plan::{Chunk, Cut, Lists, Plan};
 use super::remember::Remembered;
 use super::staging::{Landing, Offset, Staging};
 use crate::Result;
@@ -41,82 +43,6 @@ pub(crate) struct Reader {
     remembered_here: HashMap<(u64, usize), Previous>,
     /// What was read of the views observed last before it was asked for.
     foreseen: HashMap<(usize, Place), lacuna::Result<Belief>>,
-}
-
-/// A row to read, found in the layout.
-#[derive(Clone, Copy)]
-struct Ask<'a> {
-    asked: Row<'a>,
-    row: usize,
-    /// The row to push away from.
-    guide: Option<usize>,
-    /// What it is remembered under.
-    key: Option<(u64, usize)>,
-    /// What logits are divided by, and how much noise decides which token is drawn. None if the belief is made here, from all
-    /// logits: a truncated distribution, or tokens that are to wait.
-    drawn: Option<(f64, f64)>,
-}
-
-impl<'a> Ask<'a> {
-    fn new(layout: &Layout, asked: &Row<'a>) -> Result<Self> {
-        Ok(Self {
-            asked: *asked,
-            row: layout.row(asked.view, asked.place)?,
-            guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
-            key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
-            drawn: drawn(asked.lens),
-        })
-    }
-
-    /// How many rows are projected for it.
-    fn projected(&self) -> usize {
-        1 + usize::from(self.guide.is_some())
-    }
-
-    /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
-    fn written(&self) -> usize {
-        if self.key.is_some() || self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
-    }
-
-    /// Whether it is looked at as any other row of its view would be: neither pushed away from another, nor drawn.
-    fn is_alike(&self) -> bool {
-        self.guide.is_none() && self.drawn.is_some_and(|(_, noise)| noise == 0.0)
-    }
-
-    /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
-    fn is_harmless(&self) -> bool {
-        self.key.is_none() && self.drawn.is_some()
-    }
-}
-
-/// Asks of one view whose rows only the scores on the GPU tell; they are alike in all else.
-struct Group<'a> {
-    /// The first ask, and how many.
-    first: usize,
-    take: usize,
-    /// All that might be chosen.
-    candidates: Vec<Ask<'a>>,
-    /// Where the view's scores begin, and how many sources are averaged.
-    scores: usize,
-    sources: usize,
-    tokens: usize,
-    /// The first of the selected rows that is its.
-    slot: usize,
-}
-
-impl Group<'_> {
-    /// What the GPU must know, but for where its candidates lie.
-    fn choice(&self) -> kernel::Choice {
-        kernel::Choice {
-            scores: self.scores as u32,
-            tokens: self.tokens as u32,
-            sources: self.sources as u32,
-            candidates: 0,
-            count: self.candidates.len() as u32,
-            take: self.take as u32,
-            slots: self.slot as u32,
-        }
-    }
 }
 
 /// Beliefs on their way from the GPU.
@@ -496,24 +422,6 @@ impl Reader {
     }
 }
 
-/// How the GPU makes beliefs through a lens: what it divides logits by, and how much noise it adds before it takes the largest. None
-/// if it cannot.
-fn drawn(lens: &Lens) -> Option<(f64, f64)> {
-    let drawn = match lens.choice {
-        Choice::Greedy => (1.0, 0.0),
-        Choice::Gumbel { temperature } => (1.0, temperature),
-        Choice::Nucleus { temperature, top_p, top_k } if top_p >= 1.0 && top_k == 0 => {
-            if temperature > 0.0 {
-                (temperature, 1.0)
-            } else {
-                (1.0, 0.0)
-            }
-        }
-        Choice::Nucleus { .. } => return None,
-    };
-    lens.deferred.is_empty().then_some(drawn)
-}
-
 /// Rows that may be read without being asked for.
 fn unasked_rows(sizes: Sizes) -> usize {
     let Sizes { hidden, mlp, vocabulary, .. } = sizes;
@@ -531,68 +439,4 @@ fn asks_at_once(layout: &Layout, vocabulary: usize, asks: &[Ask<'_>]) -> usize {
     // On their way into the projection rows lie where there is room for all rows of the layout.
     let room = layout.rows() / if asks.iter().any(|ask| ask.guide.is_some()) { 2 } else { 1 };
     (AT_ONCE / bytes_each).clamp(16, 1 << 14).min(room)
-}
-
-/// What a plan is made of, before it is on the GPU.
-#[derive(Default)]
-struct Lists<'a> {
-    /// For each row that is projected, which of the finished ones it is, and how it is looked at.
-    sources: Vec<u32>,
-    looks: Vec<Look>,
-    /// Suppressed tokens, and where those of the last lens begin.
-    tokens: Vec<u32>,
-    last: Option<(&'a Lens, usize)>,
-    /// For each ask, whether it is compared with what was remembered.
-    compared: Vec<bool>,
-}
-
-impl<'a> Lists<'a> {
-    /// Where the tokens that a lens suppresses begin, and how many they are.
-    fn suppressed(&mut self, lens: &'a Lens) -> (u32, u32) {
-        let begin = match self.last {
-            Some((last, begin)) if std::ptr::eq(last, lens) => begin,
-            _ => {
-                self.tokens.extend(&lens.suppressed);
-                self.tokens.len() - lens.suppressed.len()
-            }
-        };
-        self.last = Some((lens, begin));
-        (begin as u32, lens.suppressed.len() as u32)
-    }
-}
-
-/// How a set of asks is read: where what the GPU must know lies there.
-struct Plan {
-    /// The selected rows and how many, filled up.
-    rows: (u64, usize),
-    tiles: (u64, usize),
-    /// Suppressed tokens.
-    tokens: u64,
-    choices: u64,
-    candidates: u64,
-    chunks: Vec<Chunk>,
-    compared: Vec<bool>,
-}
-
-/// Asks that are projected together.
-struct Chunk {
-    cut: Cut,
-    /// Which of the finished rows are projected.
-    sources: (u64, usize),
-    looks: u64,
-}
-
-/// A chunk, before it is on the GPU.
-#[derive(Default)]
-struct Cut {
-    /// The first ask, and how many.
-    first: usize,
-    asks: usize,
-    /// The first row in the lists, and how many.
-    start: usize,
-    rows: usize,
-    guided: bool,
-    remembers: bool,
-    /// Asks whose beliefs are made here: their number, where their logits are written, and where those that guide them are.
-    here: Vec<(usize, usize, Option<usize>)>,
 }

@@ -1,0 +1,101 @@
+//! Rows to read, as they are found in the layout.
+
+use lacuna::{Choice, Lens, Row};
+
+use super::kernel;
+use crate::Result;
+use crate::layout::Layout;
+
+/// A row to read, found in the layout.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) asked: Row<'a>,
+    pub(crate) row: usize,
+    /// The row to push away from.
+    pub(crate) guide: Option<usize>,
+    /// What it is remembered under.
+    pub(crate) key: Option<(u64, usize)>,
+    /// What logits are divided by, and how much noise decides which token is drawn. None if the belief is made here, from all
+    /// logits: a truncated distribution, or tokens that are to wait.
+    pub(crate) drawn: Option<(f64, f64)>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(layout: &Layout, asked: &Row<'a>) -> Result<Self> {
+        Ok(Self {
+            asked: *asked,
+            row: layout.row(asked.view, asked.place)?,
+            guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
+            key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
+            drawn: drawn(asked.lens),
+        })
+    }
+
+    /// How many rows are projected for it.
+    pub(crate) fn projected(&self) -> usize {
+        1 + usize::from(self.guide.is_some())
+    }
+
+    /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
+    pub(crate) fn written(&self) -> usize {
+        if self.key.is_some() || self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
+    }
+
+    /// Whether it is looked at as any other row of its view would be: neither pushed away from another, nor drawn.
+    pub(crate) fn is_alike(&self) -> bool {
+        self.guide.is_none() && self.drawn.is_some_and(|(_, noise)| noise == 0.0)
+    }
+
+    /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
+    pub(crate) fn is_harmless(&self) -> bool {
+        self.key.is_none() && self.drawn.is_some()
+    }
+}
+
+/// Asks of one view whose rows only the scores on the GPU tell; they are alike in all else.
+pub(crate) struct Group<'a> {
+    /// The first ask, and how many.
+    pub(crate) first: usize,
+    pub(crate) take: usize,
+    /// All that might be chosen.
+    pub(crate) candidates: Vec<Ask<'a>>,
+    /// Where the view's scores begin, and how many sources are averaged.
+    pub(crate) scores: usize,
+    pub(crate) sources: usize,
+    pub(crate) tokens: usize,
+    /// The first of the selected rows that is its.
+    pub(crate) slot: usize,
+}
+
+impl Group<'_> {
+    /// What the GPU must know, but for where its candidates lie.
+    pub(crate) fn choice(&self) -> kernel::Choice {
+        kernel::Choice {
+            scores: self.scores as u32,
+            tokens: self.tokens as u32,
+            sources: self.sources as u32,
+            candidates: 0,
+            count: self.candidates.len() as u32,
+            take: self.take as u32,
+            slots: self.slot as u32,
+        }
+    }
+}
+
+/// How the GPU makes beliefs through a lens: what it divides logits by, and how much noise it adds before it takes the largest. None
+/// if it cannot.
+fn drawn(lens: &Lens) -> Option<(f64, f64)> {
+    let drawn = match lens.choice {
+        Choice::Greedy => (1.0, 0.0),
+        Choice::Gumbel { temperature } => (1.0, temperature),
+        Choice::Nucleus { temperature, top_p, top_k } if top_p >= 1.0 && top_k == 0 => {
+            if temperature > 0.0 {
+                (temperature, 1.0)
+            } else {
+                (1.0, 0.0)
+            }
+        }
+        Choice::Nucleus { .. } => return None,
+    };
+    lens.deferred.is_empty().then_some(drawn)
+}

@@ -1,0 +1,69 @@
+//! How a set of rows is read: what the GPU must know, and where it lies there.
+
+use lacuna::Lens;
+
+use super::kernel::Look;
+
+/// What a plan is made of, before it is on the GPU.
+#[derive(Default)]
+pub(crate) struct Lists<'a> {
+    /// For each row that is projected, which of the finished ones it is, and how it is looked at.
+    pub(crate) sources: Vec<u32>,
+    pub(crate) looks: Vec<Look>,
+    /// Suppressed tokens, and where those of the last lens begin.
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) last: Option<(&'a Lens, usize)>,
+    /// For each ask, whether it is compared with what was remembered.
+    pub(crate) compared: Vec<bool>,
+}
+
+impl<'a> Lists<'a> {
+    /// Where the tokens that a lens suppresses begin, and how many they are.
+    pub(crate) fn suppressed(&mut self, lens: &'a Lens) -> (u32, u32) {
+        let begin = match self.last {
+            Some((last, begin)) if std::ptr::eq(last, lens) => begin,
+            _ => {
+                self.tokens.extend(&lens.suppressed);
+                self.tokens.len() - lens.suppressed.len()
+            }
+        };
+        self.last = Some((lens, begin));
+        (begin as u32, lens.suppressed.len() as u32)
+    }
+}
+
+/// How a set of asks is read: where what the GPU must know lies there.
+pub(crate) struct Plan {
+    /// The selected rows and how many, filled up.
+    pub(crate) rows: (u64, usize),
+    pub(crate) tiles: (u64, usize),
+    /// Suppressed tokens.
+    pub(crate) tokens: u64,
+    pub(crate) choices: u64,
+    pub(crate) candidates: u64,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) compared: Vec<bool>,
+}
+
+/// Asks that are projected together.
+pub(crate) struct Chunk {
+    pub(crate) cut: Cut,
+    /// Which of the finished rows are projected.
+    pub(crate) sources: (u64, usize),
+    pub(crate) looks: u64,
+}
+
+/// A chunk, before it is on the GPU.
+#[derive(Default)]
+pub(crate) struct Cut {
+    /// The first ask, and how many.
+    pub(crate) first: usize,
+    pub(crate) asks: usize,
+    /// The first row in the lists, and how many.
+    pub(crate) start: usize,
+    pub(crate) rows: usize,
+    pub(crate) guided: bool,
+    pub(crate) remembers: bool,
+    /// Asks whose beliefs are made here: their number, where their logits are written, and where those that guide them are.
+    pub(crate) here: Vec<(usize, usize, Option<usize>)>,
+}
