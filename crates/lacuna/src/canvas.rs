@@ -84,6 +84,12 @@ impl Canvas {
         first..last + 1
     }
 
+    /// All tokens, the mask token also where there was something from the start: what guidance pushes away from.
+    pub fn without_prompt(&self) -> Vec<Token> {
+        let shown = |position| if self.is_gap(position) { self.tokens[position] } else { self.mask };
+        (0..self.len()).map(shown).collect()
+    }
+
     /// Decides a gap.
     pub fn commit(&mut self, position: usize, token: Token) {
         assert!(self.gaps[position] && token != self.mask, "only gaps are written, and never with a mask");

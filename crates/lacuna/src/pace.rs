@@ -8,7 +8,7 @@ use crate::{Block, Error, Ranking, Result, Step};
 /// Chooses the positions to commit from a ranking: at least one, unless a schedule says otherwise.
 ///
 /// To add one, write its `choose` and name it in [`Strategy::parse`](crate::Strategy::parse).
-pub trait Pace: Debug + Send {
+pub trait Pace: Debug + Send + Sync {
     /// The positions to commit now.
     fn choose(&mut self, ranking: &Ranking, step: &mut Step<'_>) -> Result<Vec<usize>>;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::{Block, Canvas, Place, Result, Step};
 
 /// Looks back after each step.
-pub trait Revision: Debug + Send {
+pub trait Revision: Debug + Send + Sync {
     /// The positions to reopen, after `chosen` are committed; `filled` if that leaves no mask up to the block's end.
     ///
     /// It must reopen fewer positions than were chosen over time, or the run would not end.

@@ -164,9 +164,7 @@ impl Run {
     /// Makes the canvas without its prompt, if there is guidance.
     fn hide_prompt(&mut self) {
         if self.scene.width() > 1 {
-            let canvas = &self.scene.canvas;
-            let shown = |position| if canvas.is_gap(position) { canvas.tokens()[position] } else { canvas.mask() };
-            self.unguided = (0..canvas.len()).map(shown).collect();
+            self.unguided = self.scene.canvas.without_prompt();
         }
     }
 
@@ -371,9 +369,14 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
         }
     }
     if strategy.revision.as_ref().is_some_and(|revision| revision.shadows()) && !model.shadows {
-        let why = "WINO verifies a token by predicting it again at its own position, but this model predicts a position \
-                   from the one before it (as Dream does): use a strategy without 'verify'";
-        return Err(Error::Unfit(why.into()));
+        let cannot = match model.shifted {
+            true => "predicts a position from the one before it (as Dream does)",
+            false => "cannot do that",
+        };
+        return Err(Error::Unfit(format!(
+            "WINO verifies a token by predicting it again at its own position, but this model {cannot}: use a strategy \
+             without 'verify'"
+        )));
     }
     if options.cache != Cache::None {
         let why = if !model.caches {
