@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use anyhow::Result;
 use lacuna::Token;
-use lacuna_models::{Kind, Plan};
+use lacuna_models::{Job, Kind, Plan};
 
 use crate::args::{Format, Output};
 use crate::commands::print;
-use crate::engine::{Engine, Job};
+use crate::engine::Engine;
 use crate::render::{self, Screen};
 
 /// How the output flags want jobs to be shown.
@@ -54,7 +54,7 @@ impl Show {
         if stderr().is_terminal() {
             write!(stderr(), "\r\x1b[K")?;
         }
-        let record = job.record(plan, engine)?;
+        let record = job.record(plan, &engine.checkpoint)?;
         match record.text {
             _ if self.json => print(&serde_json::to_string(&record)?),
             Some(text) => print(&text),
@@ -80,7 +80,7 @@ fn frame(job: &Job, colour: bool, plan: &Plan, engine: &Engine) -> Result<Vec<St
         trace.deltas.len(),
         gaps - canvas.masked().count(),
         job.run.forwards(),
-        job.tokens_per_second(engine),
+        job.tokens_per_second(&engine.ends),
     );
     lines.push(if colour { format!("\x1b[2m{status}\x1b[0m") } else { status });
     Ok(lines)

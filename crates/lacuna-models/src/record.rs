@@ -138,13 +138,19 @@ impl Detail {
 }
 
 impl Record {
-    /// What is to be kept of a run.
+    /// What is to be kept of a run of a checkpoint.
     pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
-        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, seconds } = *ended;
         let ends = checkpoint.ends();
-        let shown = &canvas.tokens()[from..];
-        let visible = kind.visible(shown, &ends);
+        let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..], &ends);
         let text = checkpoint.text().ok().map(|text| text.decode(visible, Specials::Skip)).transpose()?;
+        Ok(Self { text, ..Self::without_text(ended, &ends) })
+    }
+
+    /// What is to be kept of a run of any model, in which these tokens end a text.
+    pub fn without_text(ended: &Ended<'_>, ends: &[Token]) -> Self {
+        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, seconds } = *ended;
+        let shown = &canvas.tokens()[from..];
+        let visible = kind.visible(shown, ends);
         let tokens = match shown.contains(&canvas.mask()) {
             true => &shown[..shown.len().min(visible.len() + 1)],
             false => shown,
@@ -156,9 +162,9 @@ impl Record {
             details: None,
             dependency: None,
         };
-        Ok(Self {
+        Self {
             id: None,
-            text,
+            text: None,
             tokens: tokens.to_vec(),
             nfe,
             rows_read,
@@ -168,10 +174,10 @@ impl Record {
             layers: plan.layers().to_vec(),
             prompt_tokens: from,
             seconds,
-            tokens_per_second: kind.written(canvas, from, &ends) as f64 / seconds.max(f64::MIN_POSITIVE),
+            tokens_per_second: kind.written(canvas, from, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
-        })
+        }
     }
 
     /// The trace that this records. Probabilities that were not kept are NaN in it.

@@ -3,7 +3,7 @@
 use lacuna::{Cache, Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoint, Family, Layers};
+use crate::{Checkpoint, Family, Layers, Recommended};
 
 /// What can be asked for. Whatever is left out is as the checkpoint recommends, else as it is usual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,22 @@ pub struct Request {
     pub cache: Option<Cache>,
 }
 
-/// A request with everything decided: what to do with a canvas of one checkpoint.
+/// What a plan must know of the model that it is for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Basis {
+    /// What kind of model it is.
+    pub family: Family,
+    /// How many layers it has.
+    pub layers: usize,
+    /// The token that ends a text, if there is one.
+    pub end: Option<Token>,
+    /// That token, and those that end a turn of a chat.
+    pub ends: Vec<Token>,
+    /// What it recommends.
+    pub recommended: Recommended,
+}
+
+/// A request with everything decided: what to do with a canvas of one model.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The strategy's name.
@@ -83,14 +98,25 @@ pub struct Plan {
 impl Request {
     /// What this means for a checkpoint.
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
-        let recommended = checkpoint.recommended();
-        let family = checkpoint.architecture().family;
+        let architecture = checkpoint.architecture();
+        self.plan_for(&Basis {
+            family: architecture.family,
+            layers: architecture.layers,
+            end: architecture.end,
+            ends: checkpoint.ends(),
+            recommended: checkpoint.recommended().clone(),
+        })
+    }
+
+    /// What this means for any model.
+    pub fn plan_for(&self, model: &Basis) -> Result<Plan> {
+        let Basis { family, end, ref ends, ref recommended, .. } = *model;
         // What belongs to the recommended strategy says nothing about another one.
         let own = self.strategy.is_none();
         let strategy = self.strategy.clone().or(recommended.strategy.clone()).unwrap_or_else(|| "dos+eb".into());
         let usual = Settings::default();
         let settings = Settings {
-            layers: self.layers(checkpoint),
+            layers: self.layers(model),
             heads: self.heads.clone().unwrap_or_default(),
             // KLASS's code for Dream falls back to one token, whatever the steps.
             steps: self.steps.filter(|_| !(family == Family::Dream && strategy.ends_with("klass"))),
@@ -106,14 +132,13 @@ impl Request {
             saber_n: self.saber_n.unwrap_or(usual.saber_n),
             order_temperature: self.order_temperature.unwrap_or(0.0),
         };
-        let ends = checkpoint.ends();
         let options = Options {
             lens: Lens {
                 choice: self.choice(family)?,
-                suppressed: checkpoint.architecture().end.filter(|_| self.suppress_eos).into_iter().collect(),
+                suppressed: end.filter(|_| self.suppress_eos).into_iter().collect(),
                 deferred: if self.defer_eos { ends.clone() } else { Vec::new() },
             },
-            stop: if self.early_stop.unwrap_or(true) { ends } else { Vec::new() },
+            stop: if self.early_stop.unwrap_or(true) { ends.clone() } else { Vec::new() },
             guidance: self.guidance.unwrap_or(0.0),
             cache: self.cache.unwrap_or_default(),
             watch: Vec::new(),
@@ -131,9 +156,8 @@ impl Request {
     }
 
     /// As asked, else as recommended, else a sixth of the way up: the paper's best layers lie in the lower third.
-    fn layers(&self, checkpoint: &Checkpoint) -> Vec<usize> {
-        let layers = checkpoint.architecture().layers;
-        let recommended = &checkpoint.recommended().layer;
+    fn layers(&self, model: &Basis) -> Vec<usize> {
+        let (layers, recommended) = (model.layers, &model.recommended.layer);
         match &self.layer {
             Some(Layers::One(layer)) => vec![*layer],
             Some(Layers::These(these)) => these.clone(),

@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use lacuna_models::{Kind, Plan, Request};
+use lacuna_models::{Job, Kind, Plan, Request};
 
 use super::{print, text_or_stdin};
 use crate::args::{Decoding, Format, Model};
-use crate::engine::{Engine, Job};
+use crate::engine::Engine;
 use crate::render;
 
 #[derive(Args)]
@@ -39,7 +39,7 @@ const BETWEEN: &str = " │ ";
 
 pub(crate) fn compare(args: &Compare) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let prompt = engine.encode(&text_or_stdin(&args.prompt)?, None, args.raw)?;
+    let prompt = engine.checkpoint.encode_prompt(&text_or_stdin(&args.prompt)?, None, args.raw)?;
     let mut jobs = Vec::new();
     for name in &args.strategies {
         let request = args.decoding.request();
@@ -55,7 +55,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
         }
         engine.decode(std::slice::from_mut(job), |_, _| Ok(()))?;
         if args.format == Format::Json {
-            print(&serde_json::to_string(&job.record(plan, &engine)?)?)?;
+            print(&serde_json::to_string(&job.record(plan, &engine.checkpoint)?)?)?;
         }
     }
     if stderr().is_terminal() {
@@ -92,7 +92,7 @@ fn lay_out(jobs: &[(Job, Plan)], engine: &Engine) -> Result<Vec<String>> {
 
 /// One strategy's column: its name, its figures, its text.
 fn show(job: &Job, plan: &Plan, width: usize, engine: &Engine) -> Result<Vec<String>> {
-    let figures = format!("NFE {} · {:.0} tokens/s", job.run.forwards(), job.tokens_per_second(engine));
+    let figures = format!("NFE {} · {:.0} tokens/s", job.run.forwards(), job.tokens_per_second(&engine.ends));
     let mut lines = vec![plan.describe(), figures, "─".repeat(width)];
     let trace = job.run.trace();
     let view = render::View { from: job.from, width, colour: render::wants_colour(), end: true };

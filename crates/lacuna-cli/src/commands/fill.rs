@@ -3,11 +3,11 @@
 use anyhow::{Result, anyhow};
 use clap::Args;
 use lacuna::Canvas;
-use lacuna_models::{GAP, Kind};
+use lacuna_models::{GAP, Job, Kind};
 
 use super::text_or_stdin;
 use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};
-use crate::engine::{Engine, Job};
+use crate::engine::Engine;
 use crate::show::Show;
 
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     }
     let mask = engine.checkpoint.architecture().mask;
     let prompt = match &args.prompt {
-        Some(prompt) => engine.encode(&text_or_stdin(prompt)?, None, false)?,
+        Some(prompt) => engine.checkpoint.encode_prompt(&text_or_stdin(prompt)?, None, false)?,
         None => Vec::new(),
     };
     let body = match (&args.tokens, &args.text) {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::Token;
-use lacuna_models::{Kind, Request};
+use lacuna_models::{Job, Kind, Request};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{read, text_or_stdin};
 use crate::args::{Decoding, Model, Output, Tokens, few, parse_tokens};
-use crate::engine::{Engine, Job};
+use crate::engine::Engine;
 use crate::show::Show;
 
 #[derive(Args)]
@@ -153,5 +153,5 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
 }
 
 fn encode(prompt: &str, args: &Generate, engine: &Engine) -> Result<Vec<Token>> {
-    engine.encode(prompt, args.system.as_deref(), args.raw)
+    Ok(engine.checkpoint.encode_prompt(prompt, args.system.as_deref(), args.raw)?)
 }

@@ -5,8 +5,10 @@ use lacuna::{Belief, Error, Previous, Result, Row, Token};
 use super::kernel::{Summary, divergence};
 use crate::ask::takes_the_largest;
 
-/// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth.
-pub(crate) fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
+/// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth, and several times as fast.
+///
+/// `logits` must have room for every token that the row's lens names.
+pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
     if !takes_the_largest(row.lens) {
         return row.believe(logits, previous);
     }

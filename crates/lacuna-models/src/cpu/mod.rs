@@ -13,6 +13,7 @@ mod read;
 mod scratch;
 mod weights;
 
+pub use believe::believe;
 pub use measure::{Product, ceiling_gflops, forward_flops};
 pub use predictor::CpuPredictor;
 

@@ -1,4 +1,4 @@
-//! Texts in which gaps are written out.
+//! From prompts, and texts in which gaps are written out, to tokens.
 
 use lacuna::Token;
 
@@ -10,6 +10,19 @@ pub const GAP: &str = "<gap:N>, where N is its length in tokens";
 const OPENING: &str = "<gap:";
 
 impl Checkpoint {
+    /// The tokens of a prompt: in the model's chat template if it has one, unless the prompt is to stay as it is.
+    pub fn encode_prompt(&self, prompt: &str, system: Option<&str>, raw: bool) -> Result<Vec<Token>> {
+        if prompt.trim().is_empty() {
+            return Err(Error::Request("the prompt is empty: give the model some text to answer".into()));
+        }
+        let text = self.text()?;
+        if raw || (!text.can_chat() && system.is_none()) {
+            return text.encode(prompt);
+        }
+        let system = system.map(|content| ("system", content));
+        text.chat(&Vec::from_iter(system.into_iter().chain([("user", prompt)])))
+    }
+
     /// The tokens of a text in which `<gap:N>` stands for N masks. What lies between gaps is tokenized on its own.
     pub fn encode_with_gaps(&self, text: &str) -> Result<Vec<Token>> {
         let mut tokens = Vec::new();

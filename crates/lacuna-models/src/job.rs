@@ -1,0 +1,68 @@
+//! A run of a checkpoint on its way to a record.
+
+use std::time::{Duration, Instant};
+
+use lacuna::{Predictor, Run, Token};
+use serde_json::Value;
+
+use crate::{Checkpoint, Ended, Kind, Plan, Record, Result};
+
+/// A run, what of it is shown, and how long it has taken.
+#[derive(Debug)]
+pub struct Job {
+    /// The run.
+    pub run: Run,
+    /// How long its steps have taken.
+    pub took: Duration,
+    /// What the user calls it.
+    pub id: Option<Value>,
+    /// What is shown starts at this position; before it stands the prompt.
+    pub from: usize,
+    /// What the run is for.
+    pub kind: Kind,
+}
+
+impl Job {
+    /// A job that has not begun.
+    pub fn new(run: Run, from: usize, kind: Kind) -> Self {
+        Self { run, took: Duration::ZERO, id: None, from, kind }
+    }
+
+    /// Takes one step with each of `jobs` that is not finished; they share a forward pass. Whether there was any.
+    pub fn step(jobs: &mut [Job], predictor: &mut dyn Predictor) -> lacuna::Result<bool> {
+        let begun = Instant::now();
+        let mut active: Vec<&mut Job> = jobs.iter_mut().filter(|job| !job.run.is_finished()).collect();
+        if active.is_empty() {
+            return Ok(false);
+        }
+        let mut runs: Vec<&mut Run> = active.iter_mut().map(|job| &mut job.run).collect();
+        lacuna::step(&mut runs, predictor)?;
+        active.iter_mut().for_each(|job| job.took += begun.elapsed());
+        Ok(true)
+    }
+
+    /// What has happened so far.
+    pub fn ended<'a>(&'a self, plan: &'a Plan) -> Ended<'a> {
+        Ended {
+            trace: self.run.trace(),
+            canvas: self.run.canvas(),
+            plan,
+            from: self.from,
+            kind: self.kind,
+            nfe: self.run.forwards(),
+            rows_read: self.run.rows_read(),
+            seconds: self.took.as_secs_f64(),
+        }
+    }
+
+    /// Tokens of the visible text for each second, if `ends` end it.
+    pub fn tokens_per_second(&self, ends: &[Token]) -> f64 {
+        let written = self.kind.written(self.run.canvas(), self.from, ends);
+        written as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    /// What is to be kept of it once it is finished.
+    pub fn record(&self, plan: &Plan, checkpoint: &Checkpoint) -> Result<Record> {
+        Ok(Record { id: self.id.clone(), ..Record::of(&self.ended(plan), checkpoint)? })
+    }
+}
