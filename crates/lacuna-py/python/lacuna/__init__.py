@@ -1,0 +1,51 @@
+"""Decoding for masked diffusion language models (LLaDA, Dream and their kin).
+
+Two things are here. `Model` is an engine: it loads a checkpoint, or the small one that is part of the package, and answers
+prompts. `decode`, `decode_batch` and `Run` are the sampler alone: they decode with the logits, and for `dos` the attention, of a
+model of your own.
+
+    >>> import lacuna
+    >>> lacuna.Model().generate("Sara has 24 pens and gives 9 away. How many are left?").text
+    'Sara still has 24 - 9 = 15 pens.\\n#### 15'
+"""
+
+from ._native import (
+    OPTIONS,
+    ORDERS,
+    PACES,
+    PRESETS,
+    REVISIONS,
+    Commit,
+    Error,
+    Frame,
+    Model,
+    Result,
+    Run,
+    Seen,
+    Step,
+    Stream,
+    __version__,
+)
+from .options import Options
+from .sampler import decode, decode_batch
+
+__all__ = [
+    "OPTIONS",
+    "ORDERS",
+    "PACES",
+    "PRESETS",
+    "REVISIONS",
+    "Commit",
+    "Error",
+    "Frame",
+    "Model",
+    "Options",
+    "Result",
+    "Run",
+    "Seen",
+    "Step",
+    "Stream",
+    "__version__",
+    "decode",
+    "decode_batch",
+]

@@ -1,0 +1,317 @@
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Unpack, final, overload
+
+from .options import Options
+
+__version__: str
+OPTIONS: list[str]
+"""The names of all options."""
+ORDERS: list[str]
+"""The names of the orders: which masked position comes first."""
+PACES: list[str]
+"""The names of the paces: how many positions to fill in one step."""
+REVISIONS: list[str]
+"""The names of the revisions: which filled positions to open again."""
+PRESETS: dict[str, str]
+"""Published methods and what they are made of."""
+
+Message = Mapping[str, str]
+"""`{"role": ..., "content": ...}`."""
+Prompt = str | Sequence[Message] | Sequence[int]
+"""Text, a chat, or token ids as they are."""
+
+class Error(Exception):
+    """A model, a file or a device cannot do what was asked of it."""
+
+@final
+class Model:
+    """A model that decodes: the embedded one, or a directory in the Hugging Face layout.
+
+    Several threads may use it: their steps take turns, and Python is let go while they compute.
+    """
+
+    def __new__(
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+        precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
+    ) -> Model: ...
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[Message] | Sequence[int],
+        *,
+        system: str | None = None,
+        raw: bool = False,
+        batch: int | None = None,
+        **options: Unpack[Options],
+    ) -> Result: ...
+    @overload
+    def generate(
+        self,
+        prompt: Sequence[str] | Sequence[Sequence[Message]] | Sequence[Sequence[int]],
+        *,
+        system: str | None = None,
+        raw: bool = False,
+        batch: int | None = None,
+        **options: Unpack[Options],
+    ) -> list[Result]:
+        """Answers a prompt, or each of a list of prompts.
+
+        A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
+        message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer.
+        """
+
+    def stream(
+        self, prompt: Prompt, *, system: str | None = None, raw: bool = False, **options: Unpack[Options]
+    ) -> Stream:
+        """Answers a prompt step by step: an iterator over the steps as they happen."""
+
+    def fill(
+        self,
+        text: str | Sequence[int],
+        *,
+        prompt: Prompt | None = None,
+        allow_eos: bool = False,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
+
+        The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
+        """
+
+    def probe(self, tokens: Sequence[int]) -> Seen:
+        """What the model makes of a canvas: its logits, and the dependency scores of every layer."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text; no template and no special token is added."""
+
+    def encode_prompt(self, prompt: Prompt, *, system: str | None = None, raw: bool = False) -> list[int]:
+        """The tokens of a prompt or a chat, as `generate` gives them to the model."""
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """The text of tokens, with or without the special ones."""
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What there is to know of it, as `lacuna inspect --format json` prints it."""
+
+    @property
+    def mask_token(self) -> int:
+        """The id of the mask token."""
+
+    @property
+    def end_tokens(self) -> list[int]:
+        """The tokens that end a text or a turn of a chat."""
+
+    @property
+    def vocabulary(self) -> int:
+        """How many token ids there are."""
+
+    @property
+    def layers(self) -> int:
+        """How many layers there are."""
+
+    @property
+    def context(self) -> int:
+        """How many positions a canvas may have."""
+
+    @property
+    def shifted(self) -> bool:
+        """Whether position i is predicted from the output at i - 1, as Dream does."""
+
+@final
+class Seen:
+    """What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is."""
+
+    @property
+    def logits(self) -> memoryview:
+        """float32 [length, vocabulary]: the logits of every position, before any shift."""
+
+    @property
+    def dependency(self) -> list[memoryview]:
+        """For every layer float32 [length]: the dependency score of each position, 0 where there is no mask."""
+
+@final
+class Commit:
+    """A position that was decided."""
+
+    @property
+    def position(self) -> int:
+        """Where, counted from the start of the prompt."""
+
+    @property
+    def token(self) -> int:
+        """What."""
+
+    @property
+    def probability(self) -> float:
+        """How probable the model found it."""
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of the model's belief in nats."""
+
+    @property
+    def score(self) -> float:
+        """The score by which the order ranked it."""
+
+class Step:
+    """What one step changed."""
+
+    @property
+    def block(self) -> int:
+        """The block that was decoded."""
+
+    @property
+    def committed(self) -> list[Commit]:
+        """What was committed, ascending by position."""
+
+    @property
+    def reopened(self) -> list[int]:
+        """The positions that were reopened after that, ascending."""
+
+@final
+class Frame(Step):
+    """What one step changed, and what stands there now."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """The answer's tokens, the mask token where undecided."""
+
+    @property
+    def text(self) -> str | None:
+        """The visible text, ░ where undecided; None if the model has no tokenizer."""
+
+@final
+class Stream(Iterator[Frame]):
+    """The steps of an answer, taken one by one as they are asked for."""
+
+    def __iter__(self) -> Stream: ...
+    def __next__(self) -> Frame: ...
+    @property
+    def result(self) -> Result:
+        """What came of it, once every step is taken."""
+
+@final
+class Result:
+    """A decoded text and how it came about."""
+
+    @property
+    def text(self) -> str | None:
+        """The visible text; None if the model has no tokenizer."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """The generated ids, or for a filled text all ids. What stopped early ends with its end-of-text token."""
+
+    @property
+    def nfe(self) -> int:
+        """Forward passes of the model."""
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of the model's output that were read."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What each step changed."""
+
+    @property
+    def strategy(self) -> str:
+        """How it was decoded."""
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers whose attention set the order; empty if it was not attention."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+
+    @property
+    def seconds(self) -> float:
+        """How long decoding took."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of the visible text for each of these seconds."""
+
+    def to_json(self) -> str:
+        """The record as a line of JSON, as `lacuna generate --format json` prints it and `lacuna replay` shows it."""
+
+@final
+class Run:
+    """A text on its way from masks to tokens, stepped with the answers of any model.
+
+        run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
+        while not run.finished:
+            run.step(model(run.tokens))
+    """
+
+    def __new__(
+        cls,
+        tokens: Sequence[int],
+        *,
+        mask_token: int,
+        end_tokens: Sequence[int] = (),
+        vocabulary: int | None = None,
+        layers: int | None = None,
+        shifted: bool = False,
+        **options: Unpack[Options],
+    ) -> Run:
+        """`tokens` are a prompt, which gets `gen_length` masks behind it, or any text with masks, which are filled.
+
+        `end_tokens` end the text, the first of them is the end-of-text token. `vocabulary` is what the first logits have room
+        for, if it is not told. `layers` is how many layers there are, from which `dos` takes one a sixth of the way up if
+        `layer` is not told. `shifted` models predict position i from row i - 1, as Dream does; temperature then means what it
+        means to Dream.
+        """
+
+    def step(self, logits: Any, attention: Any = None, *, unguided: Any = None) -> Step:
+        """Takes one step with what the model made of `run.tokens`, and returns what it changed.
+
+        `logits` is an array [length, vocabulary]: a torch tensor, an array of numpy or its kin, a buffer of floats, a list of
+        lists; or a function that gets a list of row numbers and returns these rows. Of tensors only the rows that are needed
+        leave their device.
+
+        `attention` is needed for `dos`: the softmax of the layer named by `run.layers`, as [heads, length, length] (row: who
+        attends), or averaged over heads, [length, length], or ready scores for each position, [length]. For several layers it
+        is a list with one such array for each layer of the model, or a dict by layer.
+
+        A leading dimension of 1 is passed over. `unguided` are the logits for `run.unguided`, which guidance needs.
+        """
+
+    @property
+    def tokens(self) -> list[int]:
+        """The canvas: the prompt and everything decided so far, the mask token where undecided."""
+
+    @property
+    def unguided(self) -> list[int] | None:
+        """With guidance, the canvas without its prompt, whose logits are to be handed in as well."""
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers whose attention is to be handed in; empty if none is needed."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+
+    @property
+    def nfe(self) -> int:
+        """Forward passes so far."""
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of the logits that were looked at so far."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What each step changed so far."""
+
+    @property
+    def result(self) -> Result:
+        """What came of it, once it is finished."""

@@ -1,0 +1,238 @@
+//! Numbers from Python: torch tensors, arrays of numpy and its kin, buffers, and plain lists.
+
+use lacuna::{Source, Token};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyTuple};
+
+use crate::errors::raise;
+
+/// The most dimensions there are: a batch of one, heads, and a matrix for each. Strings, of which each holds a string, would
+/// go on for ever.
+const DEEPEST: usize = 4;
+
+/// Numbers in rows, the last dimension in one piece.
+pub(crate) struct Array {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) numbers: Vec<f32>,
+}
+
+impl Array {
+    /// Copies the numbers of anything that holds some; `what` is what messages call it.
+    fn of(given: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        let py = given.py();
+        let given = if is_tensor(given)? {
+            &given.call_method0("detach")?.call_method0("float")?.call_method0("cpu")?.call_method0("numpy")?
+        } else if given.hasattr("__array__")? {
+            &given.call_method0("__array__")?.call_method1("astype", ("float32",))?
+        } else {
+            given
+        };
+        let Ok(buffer) = PyUntypedBuffer::get(given) else {
+            let mut array = Self { shape: Vec::new(), numbers: Vec::new() };
+            array.collect(given, 0, what)?;
+            return Ok(array);
+        };
+        let numbers = if let Ok(singles) = buffer.as_typed::<f32>() {
+            singles.to_vec(py)?
+        } else if let Ok(doubles) = buffer.as_typed::<f64>() {
+            doubles.to_vec(py)?.into_iter().map(|number| number as f32).collect()
+        } else {
+            let format = buffer.format().to_string_lossy().into_owned();
+            return Err(PyTypeError::new_err(format!(
+                "{what} must hold 32-bit or 64-bit floats, but its buffer's format is '{format}'"
+            )));
+        };
+        Ok(Self { shape: buffer.shape().to_vec(), numbers })
+    }
+
+    /// The array without a leading dimension of length 1, if it has that beside its `dimensions`.
+    fn without_batch(mut self, dimensions: usize) -> Self {
+        if self.shape.len() == dimensions + 1 && self.shape[0] == 1 {
+            self.shape.remove(0);
+        }
+        self
+    }
+
+    /// The attention that each position pays to all that are not masked, averaged over the heads; ready scores stay.
+    fn sum(self, heads: &[usize], masked: &[bool]) -> Vec<f32> {
+        let length = masked.len();
+        let all: Vec<usize> = match self.shape[..] {
+            [_] => return self.numbers,
+            [_, _] => vec![0],
+            _ if heads.is_empty() => (0..self.shape[0]).collect(),
+            _ => heads.to_vec(),
+        };
+        let row = |head: usize, from: usize| self.numbers[(head * length + from) * length..][..length].iter();
+        let sum = |head, from| -> f64 {
+            row(head, from).zip(masked).filter(|(_, masked)| !**masked).map(|(&paid, _)| f64::from(paid)).sum()
+        };
+        let mean = |from| all.iter().map(|&head| sum(head, from)).sum::<f64>() / all.len() as f64;
+        (0..length).map(|from| mean(from) as f32).collect()
+    }
+
+    /// Goes through nested lists; what is at one depth must have one length.
+    fn collect(&mut self, given: &Bound<'_, PyAny>, depth: usize, what: &str) -> PyResult<()> {
+        let ragged = || PyValueError::new_err(format!("{what} must have rows of one length"));
+        let Some(length) = given.len().ok().filter(|_| depth < DEEPEST) else {
+            let number = given.extract::<f32>();
+            let wrong =
+                |_| PyTypeError::new_err(format!("{what} must be numbers, but there is a {}", given.get_type()));
+            self.numbers.push(number.map_err(wrong)?);
+            return if depth == self.shape.len() { Ok(()) } else { Err(ragged()) };
+        };
+        if self.numbers.is_empty() && self.shape.len() == depth {
+            self.shape.push(length);
+        }
+        if self.shape.get(depth) != Some(&length) {
+            return Err(ragged());
+        }
+        given.try_iter()?.try_for_each(|item| self.collect(&item?, depth + 1, what))
+    }
+}
+
+/// Token ids: a list, or an array with one dimension, or with a leading one of length 1.
+pub(crate) fn tokens(given: &Bound<'_, PyAny>) -> PyResult<Vec<Token>> {
+    let list = if given.hasattr("tolist")? { &given.call_method0("tolist")? } else { given };
+    let row = match list.extract::<Vec<Bound<'_, PyAny>>>() {
+        Ok(rows) if rows.len() == 1 && rows[0].is_instance_of::<PyList>() => &rows[0].clone(),
+        _ => list,
+    };
+    row.extract().map_err(|_| PyValueError::new_err("token ids must be a list of whole numbers, 0 or more"))
+}
+
+/// The rows of `logits` with these numbers, of `length` that there are.
+///
+/// Of a tensor only they leave its device; a function is asked for them alone.
+pub(crate) fn rows(logits: &Bound<'_, PyAny>, wanted: &[usize], length: usize) -> PyResult<Array> {
+    const WHAT: &str = "logits";
+    let check = |shape: &[usize]| match shape {
+        [rows, _] if *rows == length => Ok(()),
+        _ => Err(PyValueError::new_err(format!(
+            "logits must be [{length}, vocabulary], a row for each position, but they are {shape:?}"
+        ))),
+    };
+    let is_tensor = is_tensor(logits)?;
+    if is_tensor || logits.hasattr("__array__")? {
+        let whole = if is_tensor { logits.clone() } else { logits.call_method0("__array__")? };
+        let whole = without_batch(whole, 2)?;
+        check(&shape(&whole)?)?;
+        return Array::of(&whole.get_item(PyList::new(logits.py(), wanted)?)?, WHAT);
+    }
+    if logits.is_callable() {
+        let answer = Array::of(&logits.call1((wanted.to_vec(),))?, WHAT)?;
+        if answer.shape.len() != 2 || answer.shape[0] != wanted.len() {
+            let (count, shape) = (wanted.len(), answer.shape);
+            let why = format!("logits were asked for {count} rows, [{count}, vocabulary], but answered with {shape:?}");
+            return Err(PyValueError::new_err(why));
+        }
+        return Ok(answer);
+    }
+    let Array { shape, numbers } = Array::of(logits, WHAT)?.without_batch(2);
+    check(&shape)?;
+    let width = shape[1];
+    let numbers = wanted.iter().flat_map(|row| &numbers[row * width..][..width]).copied().collect();
+    Ok(Array { shape: vec![wanted.len(), width], numbers })
+}
+
+/// The dependency score of each position: the attention that it pays to all that are not masked, averaged over the heads of
+/// `source`; 0 where there is no mask.
+///
+/// `attention` is one array, which can only be meant if a `single` layer is asked for, or one for each layer.
+pub(crate) fn dependency(
+    attention: &Bound<'_, PyAny>,
+    source: &Source,
+    masked: &[bool],
+    single: bool,
+) -> PyResult<Vec<f32>> {
+    let Source { layer, heads } = source;
+    let given = match by_layer(attention, *layer)? {
+        Some(given) => given,
+        None if single => attention.clone(),
+        None => {
+            let why =
+                "attention of several layers is asked for: give a list with one for each layer, or a dict by layer";
+            return Err(PyValueError::new_err(why));
+        }
+    };
+    let what = format!("the attention of layer {layer}");
+    let scores = if is_tensor(&given)? {
+        let tensor = without_batch(given, 3)?;
+        check_attention(&what, &shape(&tensor)?, heads, masked.len())?;
+        Array::of(&sum_on_device(tensor, heads, masked)?, &what)?.numbers
+    } else {
+        let array = Array::of(&given, &what)?.without_batch(3);
+        check_attention(&what, &array.shape, heads, masked.len())?;
+        array.sum(heads, masked)
+    };
+    match scores.iter().position(|score| !score.is_finite()) {
+        Some(position) => Err(PyValueError::new_err(format!("{what} is not finite at position {position}"))),
+        None => Ok(scores.into_iter().zip(masked).map(|(score, masked)| if *masked { score } else { 0.0 }).collect()),
+    }
+}
+
+/// The array of one layer, if `attention` has several.
+fn by_layer<'py>(attention: &Bound<'py, PyAny>, layer: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let missing = || PyValueError::new_err(format!("there is no attention of layer {layer}, which is asked for"));
+    if let Ok(layers) = attention.cast::<PyDict>() {
+        return layers.get_item(layer)?.ok_or_else(missing).map(Some);
+    }
+    let is_number = |item: Bound<'_, PyAny>| item.is_instance_of::<PyFloat>() || item.is_instance_of::<PyInt>();
+    let is_list = attention.is_instance_of::<PyList>() || attention.is_instance_of::<PyTuple>();
+    if !is_list || attention.get_item(0).is_ok_and(is_number) {
+        return Ok(None);
+    }
+    attention.get_item(layer).map_err(|_| missing()).map(Some)
+}
+
+fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) -> PyResult<()> {
+    match *shape {
+        [count, from, to] if (from, to) == (length, length) => match heads.iter().find(|&&head| head >= count) {
+            Some(&head) => Err(raise(lacuna::Error::NoSuchHead { head, heads: count })),
+            None => Ok(()),
+        },
+        [from] | [from, _] if from == length && shape.ends_with(&[length]) => match heads {
+            [] => Ok(()),
+            _ => {
+                Err(PyValueError::new_err(format!("heads pick from [heads, length, length], but {what} is {shape:?}")))
+            }
+        },
+        _ => Err(PyValueError::new_err(format!(
+            "{what} must be [heads, {length}, {length}], [{length}, {length}] or ready scores [{length}], but it is {shape:?}"
+        ))),
+    }
+}
+
+/// What [`Array::sum`] does, where the tensor is.
+fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool]) -> PyResult<Bound<'py, PyAny>> {
+    let py = tensor.py();
+    let dimensions = shape(&tensor)?.len();
+    let mut tensor = tensor;
+    if !heads.is_empty() {
+        tensor = tensor.get_item(PyList::new(py, heads)?)?;
+    }
+    tensor = tensor.call_method0("float")?;
+    if dimensions == 3 {
+        tensor = tensor.call_method1("mean", (0,))?;
+    }
+    if dimensions >= 2 {
+        let unmasked: Vec<usize> = (0..masked.len()).filter(|&position| !masked[position]).collect();
+        tensor = tensor.get_item((PyEllipsis::get(py), unmasked))?.call_method1("sum", (-1,))?;
+    }
+    Ok(tensor)
+}
+
+fn is_tensor(given: &Bound<'_, PyAny>) -> PyResult<bool> {
+    given.hasattr("detach")
+}
+
+fn shape(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    array.getattr("shape")?.extract()
+}
+
+/// The array without a leading dimension of length 1, if it has that beside its `dimensions`.
+fn without_batch(array: Bound<'_, PyAny>, dimensions: usize) -> PyResult<Bound<'_, PyAny>> {
+    let shape = shape(&array)?;
+    if shape.len() == dimensions + 1 && shape[0] == 1 { array.get_item(0) } else { Ok(array) }
+}

@@ -1,0 +1,44 @@
+//! What goes wrong, as Python's exceptions.
+
+use lacuna_models as models;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(lacuna, Error, PyException, "A model, a file or a device cannot do what was asked of it.");
+
+/// The exception for an error: ValueError for what the caller can mend in the call, OSError for files that cannot be read,
+/// [`Error`] for everything else.
+pub(crate) fn raise(error: impl Into<lacuna::Error>) -> PyErr {
+    let inner = match error.into() {
+        lacuna::Error::Predictor(inner) => inner,
+        error @ lacuna::Error::NotFinite { .. } => return Error::new_err(error.to_string()),
+        error => return PyValueError::new_err(error.to_string()),
+    };
+    match inner.downcast::<PyErr>() {
+        Ok(raised) => *raised,
+        Err(inner) => match inner.downcast::<models::Error>() {
+            Ok(error) => of_model(&error),
+            Err(other) => Error::new_err(other.to_string()),
+        },
+    }
+}
+
+fn of_model(error: &models::Error) -> PyErr {
+    let message = error.to_string();
+    match error {
+        models::Error::NotADirectory { .. } | models::Error::MissingFile { .. } => {
+            PyFileNotFoundError::new_err(message)
+        }
+        models::Error::Io { .. } => PyOSError::new_err(message),
+        models::Error::Request(_) => PyValueError::new_err(message),
+        // Their advice names the flags of the command line.
+        models::Error::NotOnGpu { .. } | models::Error::NoFp8 { .. } => Error::new_err(message.replace("--", "")),
+        _ => Error::new_err(message),
+    }
+}
+
+/// What Python raised while a model was asked, on its way through the core.
+pub(crate) fn carry(error: PyErr) -> lacuna::Error {
+    lacuna::Error::Predictor(Box::new(error))
+}

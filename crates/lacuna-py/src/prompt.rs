@@ -1,0 +1,71 @@
+//! Prompts, as Python gives them.
+
+use lacuna::Token;
+use lacuna_models::Checkpoint;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyString};
+
+use crate::arrays::tokens;
+use crate::errors::raise;
+
+/// What becomes of a prompt on its way to the model.
+#[derive(Clone, Copy)]
+pub(crate) struct Wording<'a> {
+    /// A system message to put before it.
+    pub(crate) system: Option<&'a str>,
+    /// Whether it stays without the chat template.
+    pub(crate) raw: bool,
+}
+
+impl Wording<'_> {
+    /// The tokens of a text, of a chat, or those given themselves.
+    pub(crate) fn encode(&self, given: &Bound<'_, PyAny>, checkpoint: &Checkpoint) -> PyResult<Vec<Token>> {
+        let Self { system, raw } = *self;
+        if let Ok(text) = given.cast::<PyString>() {
+            if raw && system.is_some() {
+                return Err(PyValueError::new_err("raw leaves out the chat template, where system would go"));
+            }
+            return checkpoint.encode_prompt(&text.to_cow()?, system, raw).map_err(raise);
+        }
+        if system.is_some() {
+            return Err(PyValueError::new_err("system goes with a prompt that is text: put it into the messages"));
+        }
+        let Some(messages) = messages(given)? else { return tokens(given) };
+        if raw {
+            return Err(PyValueError::new_err("raw leaves out the chat template, but messages need it"));
+        }
+        let pairs: Vec<(&str, &str)> = messages.iter().map(|(role, content)| (&role[..], &content[..])).collect();
+        checkpoint.text().and_then(|text| text.chat(&pairs)).map_err(raise)
+    }
+}
+
+/// The prompts in a list of them; None if it is a single one.
+pub(crate) fn several<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    if given.is_instance_of::<PyString>() {
+        return Ok(None);
+    }
+    let list = if given.hasattr("tolist")? { &given.call_method0("tolist")? } else { given };
+    let prompts: Vec<Bound<'py, PyAny>> = list.try_iter()?.collect::<PyResult<_>>()?;
+    match prompts.first() {
+        None => Err(PyValueError::new_err("the prompt is empty: give the model some text to answer")),
+        Some(first) if first.is_instance_of::<PyInt>() || first.is_instance_of::<PyDict>() => Ok(None),
+        Some(_) => Ok(Some(prompts)),
+    }
+}
+
+/// The roles and contents of a chat, if this is one.
+fn messages(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(String, String)>>> {
+    if !given.try_iter()?.next().transpose()?.is_some_and(|first| first.is_instance_of::<PyDict>()) {
+        return Ok(None);
+    }
+    let message = |message: PyResult<Bound<'_, PyAny>>| {
+        let message = message?;
+        let field = |name: &str| message.get_item(name)?.extract::<String>();
+        match (message.len(), field("role"), field("content")) {
+            (Ok(2), Ok(role), Ok(content)) => Ok((role, content)),
+            _ => Err(PyValueError::new_err("each message must be {'role': text, 'content': text}")),
+        }
+    };
+    given.try_iter()?.map(message).collect::<PyResult<_>>().map(Some)
+}

@@ -1,0 +1,163 @@
+//! The sampler alone: a run whose model is the caller's.
+
+use std::time::Instant;
+
+use lacuna::{Canvas, Token};
+use lacuna_models::{Basis, Family, Job, Kind, Layers, Plan, Recommended, Record};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays::tokens;
+use crate::errors::raise;
+use crate::given::Given;
+use crate::options::request;
+use crate::record::{Result, Step};
+
+/// A text on its way from masks to tokens, stepped with the answers of any model.
+#[pyclass(module = "lacuna")]
+pub(crate) struct Run {
+    job: Job,
+    plan: Plan,
+    ends: Vec<Token>,
+    given: Given,
+    begun: Instant,
+}
+
+#[pymethods]
+impl Run {
+    #[new]
+    #[pyo3(signature = (tokens, *, mask_token, end_tokens = Vec::new(), vocabulary = None, layers = None, shifted = false, **options))]
+    fn new(
+        #[pyo3(from_py_with = tokens)] tokens: Vec<Token>,
+        mask_token: Token,
+        end_tokens: Vec<Token>,
+        vocabulary: Option<usize>,
+        layers: Option<usize>,
+        shifted: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let request = request(options)?;
+        let named = match &request.layer {
+            Some(Layers::One(layer)) => layer + 1,
+            Some(Layers::These(these)) => these.iter().max().map_or(1, |layer| layer + 1),
+            Some(Layers::All) if layers.is_none() => {
+                return Err(PyValueError::new_err("layer='all' means as many as layers=N says: give that too"));
+            }
+            _ => 1,
+        };
+        let layers = layers.unwrap_or(named);
+        let plan = request.plan_for(&Basis {
+            family: if shifted { Family::Dream } else { Family::Llada },
+            layers,
+            end: end_tokens.first().copied(),
+            ends: end_tokens.clone(),
+            recommended: Recommended::default(),
+        });
+        let plan = plan.map_err(raise)?;
+        let largest = tokens.iter().chain(&end_tokens).copied().fold(mask_token, Token::max);
+        if vocabulary.is_some_and(|vocabulary| mask_token as usize >= vocabulary) {
+            let why = format!("mask_token is {mask_token}, which is not in the vocabulary");
+            return Err(PyValueError::new_err(why));
+        }
+        let given = Given::new(mask_token, vocabulary, layers, shifted, largest);
+        let job = start(tokens, &plan, request.gen_length, &given).map_err(raise)?;
+        Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now() })
+    }
+
+    /// The canvas: the prompt and everything decided so far, the mask token where undecided.
+    #[getter]
+    fn tokens(&self) -> &[Token] {
+        self.job.run.canvas().tokens()
+    }
+
+    /// With guidance, the canvas without its prompt, whose logits are to be handed in as well; else None.
+    #[getter]
+    fn unguided(&self) -> Option<Vec<Token>> {
+        (self.plan.options.guidance > 0.0).then(|| self.job.run.canvas().without_prompt())
+    }
+
+    /// The layers whose attention is to be handed in; empty if none is needed.
+    #[getter]
+    fn layers(&self) -> &[usize] {
+        self.plan.layers()
+    }
+
+    /// Whether there is nothing left to do.
+    #[getter]
+    fn finished(&self) -> bool {
+        self.job.run.is_finished()
+    }
+
+    /// Forward passes so far.
+    #[getter]
+    fn nfe(&self) -> usize {
+        self.job.run.forwards()
+    }
+
+    /// Rows of the logits that were looked at so far.
+    #[getter]
+    fn rows_read(&self) -> usize {
+        self.job.run.rows_read()
+    }
+
+    /// What each step changed so far.
+    #[getter]
+    fn steps(&self) -> Vec<Step> {
+        self.job.run.trace().deltas.iter().map(Step::from).collect()
+    }
+
+    /// What came of it, once it is finished.
+    #[getter]
+    fn result(&self) -> PyResult<Result> {
+        if !self.finished() {
+            return Err(PyValueError::new_err("the run is not finished: step it until run.finished is true"));
+        }
+        let record = Record::without_text(&self.job.ended(&self.plan), &self.ends);
+        Ok(Result::new(record, &self.job.run.trace().deltas))
+    }
+
+    /// Takes one step with what the model made of the tokens, and returns what it changed.
+    #[pyo3(signature = (logits, attention = None, *, unguided = None))]
+    fn step(
+        &mut self,
+        py: Python<'_>,
+        logits: Py<PyAny>,
+        attention: Option<Py<PyAny>>,
+        unguided: Option<Py<PyAny>>,
+    ) -> PyResult<Step> {
+        if self.finished() {
+            return Err(PyValueError::new_err("the run is finished: there is nothing left to decide"));
+        }
+        if unguided.is_some() != (self.plan.options.guidance > 0.0) {
+            let why = "with guidance, and only then, a step needs unguided: the logits for run.unguided";
+            return Err(PyValueError::new_err(why));
+        }
+        self.given.hand_in([Some(logits), unguided].into_iter().flatten().collect(), attention);
+        let stepped = py.detach(|| Job::step(std::slice::from_mut(&mut self.job), &mut self.given));
+        self.given.let_go(stepped.is_ok());
+        stepped.map_err(raise)?;
+        self.job.took = self.begun.elapsed();
+        Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
+    }
+
+    fn __repr__(&self) -> String {
+        let canvas = self.job.run.canvas();
+        let (gaps, masked) = (canvas.gaps().count(), canvas.masked().count());
+        format!("Run(strategy={:?}, decided={} of {gaps}, nfe={})", self.plan.strategy, gaps - masked, self.nfe())
+    }
+}
+
+/// A prompt gets its tail of masks; a canvas that has masks is filled as it is.
+fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Given) -> lacuna::Result<Job> {
+    use lacuna::Predictor;
+    let model = given.description();
+    if !tokens.contains(&model.mask) {
+        return Ok(Job::new(plan.answer(&tokens, model)?, tokens.len(), Kind::Answer));
+    }
+    if gen_length.is_some() {
+        let why = "the tokens have masks already, so gen_length says nothing: leave it out";
+        return Err(lacuna::Error::Unfit(why.into()));
+    }
+    Ok(Job::new(plan.fill(Canvas::new(tokens, model.mask)?, model)?, 0, Kind::Fill))
+}

@@ -1,0 +1,81 @@
+//! Runs the Python tests on the module that was built with this one.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use lacuna::decode;
+use lacuna_models::{Checkpoint, CpuPredictor, Precision, Request};
+use serde_json::json;
+
+const PROMPT: &str = "Sara has 24 pens and gives 9 away. How many are left?";
+
+#[test]
+fn python_tests_pass() {
+    let Some(python) = python() else {
+        #[allow(clippy::print_stderr, reason = "cargo shows what a skipped test says")]
+        {
+            eprintln!("SKIPPED: there is no python3 of version 3.11 or later; set PYTHON to one to run these tests");
+        }
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    lay_out(place.path());
+    fs::write(place.path().join("expected.json"), expected()).unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(python)
+        .args(["-B", "-W", "error", "-m", "unittest", "discover", "--start-directory"])
+        .arg(here.join("tests"))
+        .env("PYTHONPATH", place.path())
+        .env("LACUNA_EXPECTED", place.path().join("expected.json"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// A Python that can load the module.
+fn python() -> Option<String> {
+    let python = env::var("PYTHON").unwrap_or_else(|_| "python3".into());
+    let recent = "import sys; sys.exit(sys.version_info < (3, 11))";
+    Command::new(&python).args(["-c", recent]).status().is_ok_and(|status| status.success()).then_some(python)
+}
+
+/// The package as it would be installed.
+fn lay_out(place: &Path) {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/lacuna");
+    let package = place.join("lacuna");
+    fs::create_dir(&package).unwrap();
+    for file in fs::read_dir(sources).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        fs::copy(file.path(), package.join(file.file_name())).unwrap();
+    }
+    let extension = if cfg!(windows) { "pyd" } else { "so" };
+    fs::copy(built(), package.join("_native").with_extension(extension)).unwrap();
+}
+
+/// The module itself, which cargo puts beside the tests that depend on it.
+fn built() -> PathBuf {
+    let tests = env::current_exe().unwrap();
+    let name = format!("{}_native{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    tests.parent().unwrap().join(name)
+}
+
+/// What the engine gives in Rust.
+fn expected() -> String {
+    let checkpoint = Checkpoint::embedded().unwrap();
+    let mut model = CpuPredictor::load(&checkpoint, Some(Precision::F32)).unwrap();
+    let prompt = checkpoint.text().unwrap().chat(&[("user", PROMPT)]).unwrap();
+    let mut runs = Vec::new();
+    for strategy in ["dos+eb", "confidence+top4", "klass", "random+top8"] {
+        let request = Request { strategy: Some(strategy.into()), gen_length: Some(64), ..Request::default() };
+        let run = request.plan(&checkpoint).unwrap().answer(&prompt, lacuna::Predictor::description(&model)).unwrap();
+        let mut run = [run];
+        decode(&mut run, &mut model).unwrap();
+        runs.push(json!({
+            "strategy": strategy,
+            "canvas": run[0].canvas().tokens(),
+            "nfe": run[0].forwards(),
+            "rows_read": run[0].rows_read(),
+        }));
+    }
+    json!({"prompt": PROMPT, "prompt_tokens": prompt, "runs": runs}).to_string()
+}

@@ -1,0 +1,231 @@
+"""The engine: `lacuna.Model`."""
+
+import _thread
+import json
+import os
+import pathlib
+import tempfile
+import threading
+import time
+import typing
+import unittest
+
+import lacuna
+
+EXPECTED = json.loads(pathlib.Path(os.environ["LACUNA_EXPECTED"]).read_text())
+PROMPT = EXPECTED["prompt"]
+
+
+class EngineCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = lacuna.Model(device="cpu", precision="f32")
+
+
+class Generate(EngineCase):
+    def test_answers_are_those_of_the_engine_in_rust(self):
+        self.assertEqual(self.model.encode_prompt(PROMPT), EXPECTED["prompt_tokens"])
+        start = len(EXPECTED["prompt_tokens"])
+        for run in EXPECTED["runs"]:
+            result = self.model.generate(PROMPT, strategy=run["strategy"], gen_length=64)
+            answer = run["canvas"][start:]
+            self.assertEqual(result.tokens, answer[: len(result.tokens)], run["strategy"])
+            if self.model.mask_token not in answer:
+                self.assertEqual(len(result.tokens), 64)
+            self.assertEqual((result.nfe, result.rows_read), (run["nfe"], run["rows_read"]))
+            self.assertEqual(len(result.steps), result.nfe)
+            self.assertEqual(result.prompt_tokens, start)
+            self.assertEqual(result.strategy, run["strategy"])
+
+    def test_text_is_the_decoded_tokens(self):
+        result = self.model.generate(PROMPT)
+        self.assertIn("15", result.text)
+        self.assertEqual(result.text, self.model.decode(result.tokens[: result.tokens.index(self.model.end_tokens[0])]))
+        self.assertGreater(result.tokens_per_second, 0)
+        self.assertIn("Result(text=", repr(result))
+
+    def test_a_chat_token_ids_and_a_list_of_prompts_say_the_same(self):
+        alone = self.model.generate(PROMPT).tokens
+        chat = [{"role": "user", "content": PROMPT}]
+        self.assertEqual(self.model.generate(chat).tokens, alone)
+        self.assertEqual(self.model.generate(self.model.encode_prompt(PROMPT)).tokens, alone)
+        for batch in [None, 1, 2]:
+            results = self.model.generate([PROMPT, "Tom has 3 apples.", PROMPT], batch=batch)
+            self.assertEqual([results[0].tokens, results[2].tokens], [alone, alone])
+        self.assertEqual(self.model.generate([chat])[0].tokens, alone)
+        self.assertNotEqual(self.model.encode_prompt(PROMPT, raw=True), self.model.encode_prompt(PROMPT))
+        self.assertEqual(self.model.encode_prompt(PROMPT, raw=True), self.model.encode(PROMPT))
+
+    def test_seeds_draw(self):
+        draw = lambda seed: self.model.generate(PROMPT, temperature=1.0, seed=seed, gen_length=32).tokens
+        self.assertEqual(draw(1), draw(1))
+        self.assertNotEqual(draw(1), draw(2))
+
+    def test_the_record_is_the_one_that_the_command_line_prints(self):
+        result = self.model.generate(PROMPT)
+        record = json.loads(result.to_json())
+        self.assertEqual(record["tokens"], result.tokens)
+        self.assertEqual(
+            [[[c.position, c.token] for c in step.committed] for step in result.steps],
+            [step["unmasked"] for step in record["steps"]],
+        )
+
+    def test_every_option_is_typed(self):
+        self.assertEqual(sorted(typing.get_type_hints(lacuna.Options)), sorted(lacuna.OPTIONS))
+
+
+class Stream(EngineCase):
+    def test_steps_arrive_one_by_one_and_lead_to_the_same_answer(self):
+        result = self.model.generate(PROMPT)
+        stream = self.model.stream(PROMPT)
+        with self.assertRaisesRegex(ValueError, "not finished"):
+            stream.result
+        frames = list(stream)
+        self.assertEqual(stream.result.tokens, result.tokens)
+        self.assertEqual([f.committed for f in frames], [s.committed for s in result.steps])
+        self.assertIsInstance(frames[0], lacuna.Step)
+        self.assertIn("░", frames[0].text)
+        self.assertEqual(frames[-1].text, result.text)
+        start = result.prompt_tokens
+        tokens = [self.model.mask_token] * len(frames[0].tokens)
+        for frame in frames:
+            for commit in frame.committed:
+                tokens[commit.position - start] = commit.token
+            for position in frame.reopened:
+                tokens[position - start] = self.model.mask_token
+            self.assertEqual(frame.tokens, tokens)
+
+    def test_streams_take_turns_and_may_be_left(self):
+        alone = self.model.generate(PROMPT, strategy="klass", gen_length=32)
+        streams = [self.model.stream(PROMPT, strategy="klass", gen_length=32) for _ in range(3)]
+        next(streams[2])
+        del streams[2]
+        for _ in zip(*streams):
+            pass
+        self.assertEqual([list(stream) and stream.result.tokens or stream.result.tokens for stream in streams], [alone.tokens] * 2)
+
+
+class Fill(EngineCase):
+    def test_gaps_are_filled_and_the_rest_stays(self):
+        result = self.model.fill("Sara still has <gap:5> = 15 pens.", prompt=PROMPT)
+        self.assertRegex(result.text, r"^Sara still has .* = 15 pens\.$")
+        mask = self.model.mask_token
+        tokens = self.model.encode("Sara has") + [mask] * 3 + self.model.encode(" pens.")
+        filled = self.model.fill(tokens).tokens
+        self.assertTrue(all(t == f for t, f in zip(tokens, filled) if t != mask))
+        self.assertNotIn(mask, filled)
+
+
+class Probe(EngineCase):
+    def test_logits_and_dependency_have_their_shapes(self):
+        tokens = self.model.encode(PROMPT) + [self.model.mask_token] * 4
+        seen = self.model.probe(tokens)
+        self.assertEqual((seen.logits.shape, seen.logits.format), ((len(tokens), self.model.vocabulary), "f"))
+        self.assertEqual(len(seen.dependency), self.model.layers)
+        for scores in map(list, seen.dependency):
+            self.assertEqual(scores[:-4], [0.0] * (len(tokens) - 4))
+            self.assertTrue(all(0 < score < 1 for score in scores[-4:]))
+
+
+class Facts(EngineCase):
+    def test_the_model_tells_about_itself(self):
+        facts = self.model.description
+        self.assertEqual((facts["family"], facts["precision"], facts["strategy"]), ("LLaDA", "f32", "dos+eb"))
+        self.assertEqual(facts["mask_token"], self.model.mask_token)
+        self.assertEqual(facts["vocabulary"], self.model.vocabulary)
+        self.assertIn("embedded", repr(self.model))
+        self.assertEqual(self.model.decode(self.model.encode(PROMPT)), PROMPT)
+
+
+class Interrupt(EngineCase):
+    LONG = dict(gen_length=900, strategy="confidence", early_stop=False)
+
+    def test_ctrl_c_ends_generation_between_two_steps(self):
+        for decode in [self.model.generate, lambda *a, **o: list(self.model.stream(*a, **o))]:
+            timer = threading.Timer(0.2, _thread.interrupt_main)
+            timer.start()
+            begun = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                decode(PROMPT, **self.LONG)
+            self.assertLess(time.monotonic() - begun, 10)
+        self.assertIn("15", self.model.generate(PROMPT).text)
+
+    def test_other_threads_run_while_it_computes(self):
+        ticks = []
+        stop = threading.Event()
+
+        def tick():
+            while not stop.is_set():
+                ticks.append(time.monotonic())
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        self.model.generate(PROMPT, strategy="confidence", gen_length=16)
+        stop.set()
+        thread.join()
+        self.assertGreater(len(ticks), 5)
+
+
+class Misuse(EngineCase):
+    def test_each_mistake_gets_a_clear_exception(self):
+        generate, fill, probe = self.model.generate, self.model.fill, self.model.probe
+        cases = [
+            (TypeError, "no option 'gen_lenght'; there are strategy, gen_length", lambda: generate(PROMPT, gen_lenght=3)),
+            (ValueError, "unknown strategy 'doss': did you mean 'dos'", lambda: generate(PROMPT, strategy="doss")),
+            (ValueError, "gen_length: .*-1.* expected a whole number", lambda: generate(PROMPT, gen_length=-1)),
+            (ValueError, "gen_length: .*1.5.* expected a whole number", lambda: generate(PROMPT, gen_length=1.5)),
+            (ValueError, "gen_length is 0", lambda: generate(PROMPT, gen_length=0)),
+            (ValueError, "context ends at 1024", lambda: generate(PROMPT, gen_length=10**15)),
+            (ValueError, "gen_length: ", lambda: generate(PROMPT, gen_length=10**30)),
+            (ValueError, "block_length is 7, but it must divide", lambda: generate(PROMPT, gen_length=64, block_length=7)),
+            (ValueError, "temperature: NaN is not a finite", lambda: generate(PROMPT, temperature=float("nan"))),
+            (ValueError, "temperature: .*expected a number", lambda: generate(PROMPT, temperature="hot")),
+            (ValueError, "temperature is -1", lambda: generate(PROMPT, temperature=-1)),
+            (ValueError, "layer: a layer such as 4|layer: .*a layer such as 4", lambda: generate(PROMPT, layer=1.5)),
+            (ValueError, "'first' is not a layer", lambda: generate(PROMPT, layer="first")),
+            (ValueError, "layer 99 does not exist", lambda: generate(PROMPT, layer=99, strategy="dos")),
+            (ValueError, "head 99 does not exist", lambda: generate(PROMPT, heads=[99], strategy="dos")),
+            (ValueError, "unknown variant `best`", lambda: generate(PROMPT, sampling="best")),
+            (ValueError, "the prompt is empty", lambda: generate("  ")),
+            (ValueError, "the prompt is empty", lambda: generate([])),
+            (ValueError, "token 9999 at position 1 is out of range", lambda: generate([1, 9999])),
+            (ValueError, "mask token at position 1", lambda: generate([1, 5])),
+            (ValueError, "token ids must be", lambda: generate([1, -5])),
+            (ValueError, "each message must be", lambda: generate([{"role": "user"}])),
+            (ValueError, "raw leaves out the chat template", lambda: generate(PROMPT, system="Be brief.", raw=True)),
+            (ValueError, "batch is 0", lambda: generate([PROMPT], batch=0)),
+            (TypeError, "", lambda: generate(3)),
+            (TypeError, "", lambda: generate()),
+            (ValueError, "write each gap as <gap:N>", lambda: fill("no gap here")),
+            (ValueError, "is no gap", lambda: fill("a <gap:x> b")),
+            (ValueError, "gen_length says nothing", lambda: fill("a <gap:3> b", gen_length=3)),
+            (ValueError, "without positions", lambda: probe([])),
+            (ValueError, "out of range", lambda: probe([99999])),
+            (ValueError, "no device 'gpu'; there are auto, cpu, cuda", lambda: lacuna.Model(device="gpu")),
+            (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
+            (lacuna.Error, "fp8 needs .* use precision bf16", lambda: lacuna.Model(device="cpu", precision="fp8")),
+            (FileNotFoundError, "/nowhere is not a directory", lambda: lacuna.Model("/nowhere")),
+        ]
+        for kind, message, call in cases:
+            with self.subTest(message), self.assertRaisesRegex(kind, message) as caught:
+                call()
+            self.assertNotIn("\n", str(caught.exception))
+
+    def test_bad_files_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder)
+            with self.assertRaisesRegex(FileNotFoundError, "config.json does not exist"):
+                lacuna.Model(path)
+            (path / "config.json").write_text("{")
+            with self.assertRaisesRegex(lacuna.Error, "config.json is not as expected"):
+                lacuna.Model(folder)
+
+    def test_which_prompt_of_a_list_is_wrong_is_noted(self):
+        with self.assertRaisesRegex(ValueError, "the prompt is empty") as caught:
+            self.model.generate([PROMPT, ""])
+        self.assertEqual(caught.exception.__notes__, ["This is about prompt 1 of the list."])
+
+
+if __name__ == "__main__":
+    unittest.main()
