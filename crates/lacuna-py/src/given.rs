@@ -89,7 +89,7 @@ impl Given {
             return Err(Error::Unfit(format!("logits are for {width} tokens, but the vocabulary has {vocabulary}")));
         }
         if width <= self.largest as usize {
-            let why = format!("logits are for {width} tokens, 0 to {}, but {} is used", width - 1, self.largest);
+            let why = format!("logits are for {width} tokens, but token {} is among those given", self.largest);
             return Err(Error::Unfit(why));
         }
         self.description.vocabulary = width;

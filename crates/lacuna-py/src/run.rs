@@ -14,6 +14,8 @@ use crate::given::Given;
 use crate::options::request;
 use crate::record::{Result, Step};
 
+const MOST_LAYERS: usize = 1 << 16;
+
 /// A text on its way from masks to tokens, stepped with the answers of any model.
 #[pyclass(module = "lacuna")]
 pub(crate) struct Run {
@@ -39,14 +41,18 @@ impl Run {
     ) -> PyResult<Self> {
         let request = request(options)?;
         let named = match &request.layer {
-            Some(Layers::One(layer)) => layer + 1,
-            Some(Layers::These(these)) => these.iter().max().map_or(1, |layer| layer + 1),
+            Some(Layers::One(layer)) => layer.saturating_add(1),
+            Some(Layers::These(these)) => these.iter().max().map_or(1, |layer| layer.saturating_add(1)),
             Some(Layers::All) if layers.is_none() => {
                 return Err(PyValueError::new_err("layer='all' means as many as layers=N says: give that too"));
             }
             _ => 1,
         };
         let layers = layers.unwrap_or(named);
+        if layers > MOST_LAYERS {
+            let why = format!("{layers} layers are more than any model has: {MOST_LAYERS} is the most");
+            return Err(PyValueError::new_err(why));
+        }
         let plan = request.plan_for(&Basis {
             family: if shifted { Family::Dream } else { Family::Llada },
             layers,

@@ -2,6 +2,7 @@
 
 import array
 import math
+import pathlib
 import unittest
 
 import lacuna
@@ -52,10 +53,12 @@ class SameAsTheEngine(unittest.TestCase):
     def setUpClass(cls):
         cls.model = lacuna.Model(device="cpu", precision="f32")
         cls.prompt = cls.model.encode_prompt(PROMPT)
+        cls.other_prompt = cls.model.encode_prompt("Sara has 24 pens. She gives 9 away.")
 
     def given(self, **options):
         model = self.model
-        return dict(mask_token=model.mask_token, end_tokens=model.end_tokens, layers=model.layers, **options)
+        about = dict(end_tokens=model.end_tokens, layers=model.layers, shifted=model.shifted)
+        return dict(mask_token=model.mask_token, **about, **options)
 
     def predict(self, tokens):
         seen = self.model.probe(tokens)
@@ -82,12 +85,12 @@ class SameAsTheEngine(unittest.TestCase):
 
     def test_texts_with_gaps_are_filled(self):
         mask = self.model.mask_token
-        tokens = self.model.encode("Tom has") + [mask] * 6 + self.model.encode(" apples.") + [mask] * 2
+        tokens = self.prompt[:9] + [mask] * 6 + self.prompt[9:] + [mask] * 2
         expected = self.model.fill(tokens, allow_eos=True, strategy="dos+eb", layer=0)
         self.same(lacuna.decode(self.predict, tokens, **self.given(strategy="dos+eb", layer=0)), expected)
 
     def test_batches_change_nothing_and_need_one_call_a_step(self):
-        prompts = [self.prompt, self.model.encode_prompt("Sara has 24 pens. She gives 9 away.")]
+        prompts = [self.prompt, self.other_prompt]
         calls = []
 
         def predict(canvases):
@@ -130,6 +133,16 @@ class SameAsTheEngine(unittest.TestCase):
             run.step([[0.0]])
 
 
+class SameAsTheEngineOnDream(SameAsTheEngine):
+    """The same with a tiny Dream, which predicts a position from the one before it."""
+
+    @classmethod
+    def setUpClass(cls):
+        data = pathlib.Path(__file__).parents[2] / "lacuna-models" / "tests" / "data"
+        cls.model = lacuna.Model(data / "dream-tiny", device="cpu", precision="f32")
+        cls.prompt, cls.other_prompt = [*range(40, 60)], [*range(7, 20)]
+
+
 class SmallModels(unittest.TestCase):
     """Models made by hand: token 0 is the mask."""
 
@@ -161,7 +174,9 @@ class SmallModels(unittest.TestCase):
     def test_a_shifted_model_predicts_from_the_row_before(self):
         logits = [[0.0] + [float(token == 1 + row % 4) for token in range(1, 5)] for row in range(6)]
         for shifted, tail in [(False, [3, 4, 1, 2]), (True, [2, 3, 4, 1])]:
-            result = lacuna.decode(lambda _: logits, [1, 1], mask_token=0, gen_length=4, shifted=shifted, strategy="confidence")
+            result = lacuna.decode(
+                lambda _: logits, [1, 1], mask_token=0, gen_length=4, shifted=shifted, strategy="margin"
+            )
             self.assertEqual(result.tokens, tail)
 
     def test_what_is_remembered_does_not_count_twice_if_a_step_fails(self):
@@ -181,9 +196,11 @@ class SmallModels(unittest.TestCase):
 
     def test_it_stops_at_an_end_token(self):
         logits = [[0.0, 0.0, 1.0, 0.0]] * 9
-        decode = lambda **options: lacuna.decode(
-            lambda _: logits, [1], mask_token=0, end_tokens=[2], gen_length=8, strategy="dos", layers=1, **options
-        )
+
+        def decode(**options):
+            about = dict(mask_token=0, end_tokens=[2], gen_length=8, strategy="dos")
+            return lacuna.decode(lambda _: logits, [1], **about, **options)
+
         with self.assertRaisesRegex(ValueError, "dos goes by attention: give that of layer 0"):
             decode()
         logits = (logits, [1.0 - i / 10 for i in range(9)])
@@ -233,7 +250,8 @@ class SmallModels(unittest.TestCase):
             (TypeError, "logits must be numbers", lambda: step([["a", "b", "c"]] * 5)),
             (TypeError, "logits must be numbers", lambda: step(None)),
             (TypeError, "32-bit or 64-bit floats", lambda: step(memoryview(bytes(15)).cast("B", [5, 3]))),
-            (ValueError, "logits are for 2 tokens, 0 to 1, but 2 is used", lambda: step([[0.0, 1.0]] * 5)),
+            (ValueError, "logits are for 2 tokens, but token 2 is among", lambda: step([[0.0, 1.0]] * 5)),
+            (ValueError, "logits are for 0 tokens", lambda: step([[]] * 5)),
             (ValueError, "logits are for 3 tokens, but the vocabulary has 7", lambda: step(vocabulary=7)),
             (ValueError, "asked for 3 rows", lambda: step(lambda rows: good[:1])),
             (lacuna.Error, "position 4 are not finite", lambda: step(good[:4] + [[0.0, math.nan, 1.0]])),

@@ -279,7 +279,7 @@ impl Run {
 /// Splits positions into blocks of `length`, the last one shorter if they do not divide.
 pub fn split(positions: Range<usize>, length: usize) -> Vec<Range<usize>> {
     let end = positions.end;
-    positions.step_by(length.max(1)).map(|start| start..(start + length).min(end)).collect()
+    positions.step_by(length.max(1)).map(|start| start..start.saturating_add(length).min(end)).collect()
 }
 
 /// Takes one step with each of `runs`, which share a single forward pass, and one vocabulary projection for all that they are

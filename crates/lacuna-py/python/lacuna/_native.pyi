@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Unpack, final, overload
+from typing import Any, Literal, TypeAlias, Unpack, final, overload
 
 from .options import Options
 
@@ -16,9 +16,9 @@ REVISIONS: list[str]
 PRESETS: dict[str, str]
 """Published methods and what they are made of."""
 
-Message = Mapping[str, str]
+Message: TypeAlias = Mapping[str, str]
 """`{"role": ..., "content": ...}`."""
-Prompt = str | Sequence[Message] | Sequence[int]
+Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
 """Text, a chat, or token ids as they are."""
 
 class Error(Exception):
@@ -246,9 +246,9 @@ class Result:
 class Run:
     """A text on its way from masks to tokens, stepped with the answers of any model.
 
-        run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
-        while not run.finished:
-            run.step(model(run.tokens))
+    >>> run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
+    >>> while not run.finished:
+    ...     run.step(model(run.tokens))
     """
 
     def __new__(

@@ -1,0 +1,74 @@
+"""What numpy and torch hold, where they are installed."""
+
+import unittest
+
+import lacuna
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import torch
+except ImportError:
+    torch = None
+
+LENGTH, VOCABULARY, HEADS, LAYERS = 12, 7, 4, 2
+
+
+class Arrays(unittest.TestCase):
+    def setUp(self):
+        if numpy is None:
+            self.skipTest("numpy is not installed")
+        draw = numpy.random.default_rng(0)
+        # Sixteenths are the same in every precision.
+        self.logits = draw.integers(-32, 32, (LENGTH, VOCABULARY)).astype("float32") / 16
+        self.attention = draw.integers(0, 16, (LAYERS, HEADS, LENGTH, LENGTH)).astype("float32") / 64
+
+    def step(self, logits, attention, **options):
+        run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, strategy="dos+top4", layers=LAYERS, **options)
+        return run.step(logits, attention)
+
+    def agree(self, of):
+        for options in [dict(), dict(layer="all"), dict(layer=1, heads=[2, 0])]:
+            expected = self.step(self.logits.tolist(), self.attention.tolist(), **options)
+            logits, attention = of(self.logits), of(self.attention)
+            for given in [logits, logits[None], lambda rows: of(self.logits[rows])]:
+                for layers in [[*attention], {0: attention[0][None], 1: attention[1]}]:
+                    self.assertEqual(self.step(given, layers, **options), expected)
+        mean = self.step(self.logits, self.attention[0].mean(0))
+        self.assertEqual(self.step(of(self.logits), of(self.attention[0])).committed, mean.committed)
+
+    def test_numpy(self):
+        for of in [
+            lambda array: array,
+            lambda array: array.astype("float64"),
+            lambda array: array.astype("float16"),
+            lambda array: array.astype(">f4"),
+            lambda array: numpy.asfortranarray(array),
+            lambda array: numpy.repeat(array, 2, axis=-1)[..., ::2],
+        ]:
+            self.agree(of)
+
+    def test_torch(self):
+        if torch is None:
+            self.skipTest("torch is not installed")
+        for kind in [torch.float32, torch.float64, torch.float16, torch.bfloat16]:
+            self.agree(lambda array: torch.tensor(array, dtype=kind))
+        self.agree(lambda array: torch.tensor(array, requires_grad=True))
+        if torch.cuda.is_available():
+            self.agree(lambda array: torch.tensor(array, device="cuda"))
+
+    def test_tokens(self):
+        for of in [numpy.array] + ([torch.tensor] if torch else []):
+            for tokens in [of([1, 2, 3]), of([[1, 2, 3]])]:
+                run = lacuna.Run(tokens, mask_token=0, gen_length=2, strategy="random")
+                self.assertEqual(run.tokens, [1, 2, 3, 0, 0])
+
+    def test_options(self):
+        run = lacuna.Run([1], mask_token=0, gen_length=numpy.int64(2), gamma=numpy.float32(0.5), strategy="random+eb")
+        self.assertEqual(len(run.tokens), 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
