@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The attention layers to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a layer such as 4, a list of layers, or \"all\"")]
+#[serde(untagged, expecting = "it must be a layer such as 4, a list of layers, or \"all\"")]
 pub enum Layers {
     /// One.
     One(usize),

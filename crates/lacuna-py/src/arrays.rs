@@ -102,6 +102,11 @@ pub(crate) fn tokens(given: &Bound<'_, PyAny>) -> PyResult<Vec<Token>> {
     row.extract().map_err(|_| PyValueError::new_err("token ids must be a list of whole numbers, 0 or more"))
 }
 
+/// A token id.
+pub(crate) fn token(given: &Bound<'_, PyAny>) -> PyResult<Token> {
+    given.extract().map_err(|_| PyValueError::new_err("a token id must be a whole number, 0 or more"))
+}
+
 /// The rows of `logits` with these numbers, of `length` that there are.
 ///
 /// Of a tensor only they leave its device; a function is asked for them alone.

@@ -17,6 +17,9 @@ use crate::record::Result;
 use crate::stream::Stream;
 
 /// A model that decodes: the embedded one, or a directory in the Hugging Face layout.
+///
+/// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
+/// Several threads may use a model: their steps take turns, and Python is let go while they compute.
 #[pyclass(frozen, module = "lacuna")]
 pub(crate) struct Model {
     pub(crate) checkpoint: Checkpoint,
@@ -25,12 +28,12 @@ pub(crate) struct Model {
     description: Description,
 }
 
-/// What a model makes of a canvas.
+/// What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
 #[pyclass(frozen, get_all, module = "lacuna")]
 pub(crate) struct Seen {
-    /// The logits of every position, before any shift.
+    /// float32 [length, vocabulary]: the logits of every position, before any shift.
     logits: Py<PyAny>,
-    /// For every layer, the dependency score of each position; 0 where there is no mask.
+    /// For every layer float32 [length]: the dependency score of each position, 0 where there is no mask.
     dependency: Vec<Py<PyAny>>,
 }
 
@@ -101,6 +104,10 @@ impl Model {
     }
 
     /// Answers a prompt, or each of a list of prompts.
+    ///
+    /// A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
+    /// message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer. What else
+    /// can be told is in `lacuna.Options`.
     #[pyo3(signature = (prompt, *, system = None, raw = false, batch = None, **options))]
     fn generate<'py>(
         &self,
@@ -155,6 +162,8 @@ impl Model {
     }
 
     /// Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
+    ///
+    /// The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
     #[pyo3(signature = (text, *, prompt = None, allow_eos = false, **options))]
     fn fill(
         &self,
@@ -212,9 +221,13 @@ impl Model {
         Wording { system, raw }.encode(prompt, &self.checkpoint)
     }
 
-    /// The text of tokens.
+    /// The text of tokens, with or without the special ones.
     #[pyo3(signature = (tokens, *, special = false))]
     fn decode(&self, #[pyo3(from_py_with = tokens)] tokens: Vec<Token>, special: bool) -> PyResult<String> {
+        let vocabulary = self.description.vocabulary;
+        if let Some(position) = tokens.iter().position(|&token| token as usize >= vocabulary) {
+            return Err(raise(lacuna::Error::TokenOutOfRange { token: tokens[position], position, vocabulary }));
+        }
         let specials = if special { Specials::Keep } else { Specials::Skip };
         self.checkpoint.text().and_then(|codec| codec.decode(&tokens, specials)).map_err(raise)
     }
@@ -257,7 +270,7 @@ impl Model {
         self.description.context
     }
 
-    /// Whether position i is predicted from the output at i − 1, as Dream does.
+    /// Whether position i is predicted from the output at i - 1, as Dream does.
     #[getter]
     fn shifted(&self) -> bool {
         self.description.shifted

@@ -2,9 +2,9 @@
 
 use lacuna::Token;
 use lacuna_models::Checkpoint;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
 
 use crate::arrays::tokens;
 use crate::errors::raise;
@@ -45,8 +45,7 @@ pub(crate) fn several<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bou
     if given.is_instance_of::<PyString>() {
         return Ok(None);
     }
-    let list = if given.hasattr("tolist")? { &given.call_method0("tolist")? } else { given };
-    let prompts: Vec<Bound<'py, PyAny>> = list.try_iter()?.collect::<PyResult<_>>()?;
+    let prompts: Vec<Bound<'py, PyAny>> = listed(given)?.try_iter()?.collect::<PyResult<_>>()?;
     match prompts.first() {
         None => Err(PyValueError::new_err("the prompt is empty: give the model some text to answer")),
         Some(first) if first.is_instance_of::<PyInt>() || first.is_instance_of::<PyDict>() => Ok(None),
@@ -56,7 +55,7 @@ pub(crate) fn several<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bou
 
 /// The roles and contents of a chat, if this is one.
 fn messages(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(String, String)>>> {
-    if !given.try_iter()?.next().transpose()?.is_some_and(|first| first.is_instance_of::<PyDict>()) {
+    if !listed(given)?.get_item(0).is_ok_and(|first| first.is_instance_of::<PyDict>()) {
         return Ok(None);
     }
     let message = |message: PyResult<Bound<'_, PyAny>>| {
@@ -68,4 +67,17 @@ fn messages(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(String, String)>>>
         }
     };
     given.try_iter()?.map(message).collect::<PyResult<_>>().map(Some)
+}
+
+/// What is given, if it is a list or an array.
+fn listed<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if given.hasattr("tolist")? {
+        return given.call_method0("tolist");
+    }
+    if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+        return Ok(given.clone());
+    }
+    let why =
+        format!("a prompt is text, a list of messages or a list of token ids, but this is a {}", given.get_type());
+    Err(PyTypeError::new_err(why))
 }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::tokens;
+use crate::arrays::{token, tokens};
 use crate::errors::raise;
 use crate::given::Given;
 use crate::options::request;
@@ -17,6 +17,16 @@ use crate::record::{Result, Step};
 const MOST_LAYERS: usize = 1 << 16;
 
 /// A text on its way from masks to tokens, stepped with the answers of any model.
+///
+/// `tokens` are a prompt, which gets `gen_length` masks behind it, or any text with masks, which are filled. `mask_token` is the id
+/// that stands for "undecided". `end_tokens` end the text, the first of them is the end-of-text token. `vocabulary` is what the
+/// first logits have room for, if it is not told. `layers` is how many layers there are, of which `dos` takes the one a sixth of
+/// the way up if `layer` is not told. `shifted` models predict position i from row i - 1, as Dream does; temperature then means
+/// what it means to Dream.
+///
+/// >>> run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
+/// >>> while not run.finished:
+/// ...     run.step(model(run.tokens))
 #[pyclass(module = "lacuna")]
 pub(crate) struct Run {
     job: Job,
@@ -32,8 +42,8 @@ impl Run {
     #[pyo3(signature = (tokens, *, mask_token, end_tokens = Vec::new(), vocabulary = None, layers = None, shifted = false, **options))]
     fn new(
         #[pyo3(from_py_with = tokens)] tokens: Vec<Token>,
-        mask_token: Token,
-        end_tokens: Vec<Token>,
+        #[pyo3(from_py_with = token)] mask_token: Token,
+        #[pyo3(from_py_with = tokens)] end_tokens: Vec<Token>,
         vocabulary: Option<usize>,
         layers: Option<usize>,
         shifted: bool,
@@ -77,7 +87,7 @@ impl Run {
         self.job.run.canvas().tokens()
     }
 
-    /// With guidance, the canvas without its prompt, whose logits are to be handed in as well; else None.
+    /// With guidance, the canvas without its prompt, whose logits are to be handed in as well.
     #[getter]
     fn unguided(&self) -> Option<Vec<Token>> {
         (self.plan.options.guidance > 0.0).then(|| self.job.run.canvas().without_prompt())
@@ -123,7 +133,17 @@ impl Run {
         Ok(Result::new(record, &self.job.run.trace().deltas))
     }
 
-    /// Takes one step with what the model made of the tokens, and returns what it changed.
+    /// Takes one step with what the model made of `run.tokens`, and returns what it changed.
+    ///
+    /// `logits` is an array [length, vocabulary]: a torch tensor, an array of numpy or its kin, a buffer of floats, a list of
+    /// lists; or a function that gets a list of row numbers and returns these rows. Of tensors only the rows that are needed
+    /// leave their device.
+    ///
+    /// `attention` is needed for `dos`: the softmax of the layer named by `run.layers`, as [heads, length, length] (row: who
+    /// attends), or averaged over heads, [length, length], or ready scores for each position, [length]. For several layers it
+    /// is a list with one such array for each layer of the model, or a dict by layer.
+    ///
+    /// A leading dimension of 1 is passed over. `unguided` are the logits for `run.unguided`, which guidance needs.
     #[pyo3(signature = (logits, attention = None, *, unguided = None))]
     fn step(
         &mut self,

@@ -1,10 +1,14 @@
-"""The examples in docs/python.md run."""
+"""The examples in docs/python.md run, and the stubs say what the module says."""
 
+import ast
 import contextlib
+import inspect
 import io
 import pathlib
 import re
 import unittest
+
+import lacuna
 
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
 
@@ -17,6 +21,20 @@ class Guide(unittest.TestCase):
             for example in examples:
                 exec(compile(example, str(GUIDE), "exec"), names)
         self.assertIn("Sara still has 24 - 9 = 15 pens.", printed.getvalue())
+
+
+class Stubs(unittest.TestCase):
+    def test_every_part_is_described_and_described_alike(self):
+        stubs = ast.parse(pathlib.Path(lacuna.__file__).with_name("_native.pyi").read_text())
+        classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+        native = {name: part for name, part in vars(lacuna._native).items() if inspect.isclass(part)}
+        self.assertEqual(classes.keys(), native.keys())
+        for name, part in native.items():
+            self.assertEqual(ast.get_docstring(classes[name]), inspect.getdoc(part), name)
+            members = [node for node in classes[name].body if isinstance(node, ast.FunctionDef)]
+            docs = {node.name: ast.get_docstring(node) for node in members if not node.name.startswith("__")}
+            there = {member: inspect.getdoc(value) for member, value in vars(part).items() if member[0] != "_"}
+            self.assertEqual(docs, there, name)
 
 
 if __name__ == "__main__":

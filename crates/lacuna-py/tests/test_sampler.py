@@ -14,21 +14,21 @@ STRATEGIES = [
     dict(strategy="dos+eb"),
     dict(strategy="dos+eb", layer=[1, 3]),
     dict(strategy="dos+eb", layer="all", gamma=0.2),
-    dict(strategy="dos+threshold", threshold=0.9, block_length=16),
+    dict(strategy="dos+threshold", threshold=0.9, block_length=8),
     dict(strategy="dos+score-threshold", threshold=0.7),
     dict(strategy="dos+top3", order_temperature=0.5, seed=4),
     dict(strategy="confidence"),
     dict(strategy="confidence+eb", defer_eos=True),
     dict(strategy="entropy+eb"),
-    dict(strategy="margin+top2", block_length=8),
+    dict(strategy="margin+top2", block_length=4),
     dict(strategy="random", seed=7),
     dict(strategy="random+top4", early_stop=False),
-    dict(strategy="llada", steps=16, block_length=16),
+    dict(strategy="llada", steps=8, block_length=8),
     dict(strategy="margin+schedule", steps=8, schedule="dream"),
-    dict(strategy="fast-dllm", block_length=16),
+    dict(strategy="fast-dllm", block_length=8),
     dict(strategy="entropy+factor", factor=0.5),
-    dict(strategy="klass", steps=32),
-    dict(strategy="dos+klass", block_length=16, history=1),
+    dict(strategy="klass", steps=16),
+    dict(strategy="dos+klass", block_length=8, history=1),
     dict(strategy="saber"),
     dict(strategy="dos+adaptive+backtrack", saber_n=3),
     dict(strategy="confidence+draft"),
@@ -73,7 +73,7 @@ class SameAsTheEngine(unittest.TestCase):
     def test_every_strategy_takes_the_same_steps(self):
         for options in STRATEGIES:
             with self.subTest(**options):
-                options = dict(layer=0, gen_length=32) | options
+                options = dict(layer=0, gen_length=16) | options
                 expected = self.model.generate(self.prompt, **options)
                 self.same(lacuna.decode(self.predict, self.prompt, **self.given(**options)), expected)
 
@@ -235,6 +235,8 @@ class SmallModels(unittest.TestCase):
             (ValueError, "unknown strategy", lambda: run(strategy="confidance")),
             (TypeError, "no option 'stop'", lambda: run(stop=[1])),
             (TypeError, "mask_token", lambda: lacuna.Run([1], gen_length=3)),
+            (ValueError, "a token id must be", lambda: run(mask_token=-1)),
+            (ValueError, "token ids must be", lambda: run(end_tokens=7)),
             (ValueError, "the prompt is empty", lambda: run([])),
             (ValueError, "the tokens have masks already", lambda: run([1, 0, 2])),
             (ValueError, "token ids must be", lambda: run("abc")),

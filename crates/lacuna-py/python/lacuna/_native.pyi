@@ -28,7 +28,8 @@ class Error(Exception):
 class Model:
     """A model that decodes: the embedded one, or a directory in the Hugging Face layout.
 
-    Several threads may use it: their steps take turns, and Python is let go while they compute.
+    `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
+    Several threads may use a model: their steps take turns, and Python is let go while they compute.
     """
 
     def __new__(
@@ -61,7 +62,8 @@ class Model:
         """Answers a prompt, or each of a list of prompts.
 
         A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
-        message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer.
+        message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer. What else
+        can be told is in `lacuna.Options`.
         """
 
     def stream(
@@ -246,6 +248,12 @@ class Result:
 class Run:
     """A text on its way from masks to tokens, stepped with the answers of any model.
 
+    `tokens` are a prompt, which gets `gen_length` masks behind it, or any text with masks, which are filled. `mask_token` is the id
+    that stands for "undecided". `end_tokens` end the text, the first of them is the end-of-text token. `vocabulary` is what the
+    first logits have room for, if it is not told. `layers` is how many layers there are, of which `dos` takes the one a sixth of
+    the way up if `layer` is not told. `shifted` models predict position i from row i - 1, as Dream does; temperature then means
+    what it means to Dream.
+
     >>> run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
     >>> while not run.finished:
     ...     run.step(model(run.tokens))
@@ -261,15 +269,7 @@ class Run:
         layers: int | None = None,
         shifted: bool = False,
         **options: Unpack[Options],
-    ) -> Run:
-        """`tokens` are a prompt, which gets `gen_length` masks behind it, or any text with masks, which are filled.
-
-        `end_tokens` end the text, the first of them is the end-of-text token. `vocabulary` is what the first logits have room
-        for, if it is not told. `layers` is how many layers there are, from which `dos` takes one a sixth of the way up if
-        `layer` is not told. `shifted` models predict position i from row i - 1, as Dream does; temperature then means what it
-        means to Dream.
-        """
-
+    ) -> Run: ...
     def step(self, logits: Any, attention: Any = None, *, unguided: Any = None) -> Step:
         """Takes one step with what the model made of `run.tokens`, and returns what it changed.
 
