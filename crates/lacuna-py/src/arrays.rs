@@ -56,7 +56,7 @@ impl Array {
     }
 
     /// The attention that each position pays to all that are not masked, averaged over the heads; ready scores stay.
-    fn sum(self, heads: &[usize], masked: &[bool]) -> Vec<f32> {
+    fn paid(self, heads: &[usize], masked: &[bool]) -> Vec<f32> {
         let length = masked.len();
         let all: Vec<usize> = match self.shape[..] {
             [_] => return self.numbers,
@@ -169,11 +169,13 @@ pub(crate) fn dependency(
     } else {
         let array = Array::of(&given, &what)?.without_batch(3);
         check_attention(&what, &array.shape, heads, masked.len())?;
-        array.sum(heads, masked)
+        array.paid(heads, masked)
     };
+    let at_masks = scores.into_iter().zip(masked).map(|(score, masked)| if *masked { score } else { 0.0 });
+    let scores: Vec<f32> = at_masks.collect();
     match scores.iter().position(|score| !score.is_finite()) {
         Some(position) => Err(PyValueError::new_err(format!("{what} is not finite at position {position}"))),
-        None => Ok(scores.into_iter().zip(masked).map(|(score, masked)| if *masked { score } else { 0.0 }).collect()),
+        None => Ok(scores),
     }
 }
 
@@ -209,7 +211,7 @@ fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) 
     }
 }
 
-/// What [`Array::sum`] does, where the tensor is.
+/// What [`Array::paid`] does, where the tensor is.
 fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool]) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let dimensions = shape(&tensor)?.len();
@@ -228,6 +230,7 @@ fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool
     Ok(tensor)
 }
 
+/// Whether it is one of torch, or behaves like one.
 fn is_tensor(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     given.hasattr("detach")
 }

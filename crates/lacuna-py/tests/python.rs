@@ -1,5 +1,6 @@
 //! Runs the Python tests on the module that was built with this one.
 
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -13,10 +14,8 @@ const PROMPT: &str = "Sara has 24 pens and gives 9 away. How many are left?";
 #[test]
 fn python_tests_pass() {
     let Some(python) = python() else {
-        #[allow(clippy::print_stderr, reason = "cargo shows what a skipped test says")]
-        {
-            eprintln!("SKIPPED: there is no python3 of version 3.11 or later; set PYTHON to one to run these tests");
-        }
+        // Written past the test harness, which keeps to itself what a passing test prints.
+        let _ = writeln!(stderr(), "SKIPPED: there is no python3 of version 3.11 or later; set PYTHON to one");
         return;
     };
     let place = tempfile::tempdir().unwrap();

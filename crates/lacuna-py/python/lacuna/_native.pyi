@@ -16,9 +16,9 @@ REVISIONS: list[str]
 PRESETS: dict[str, str]
 """Published methods and what they are made of."""
 
-Message: TypeAlias = Mapping[str, str]
+_Message: TypeAlias = Mapping[str, str]
 """`{"role": ..., "content": ...}`."""
-Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
+_Prompt: TypeAlias = str | Sequence[_Message] | Sequence[int]
 """Text, a chat, or token ids as they are."""
 
 class Error(Exception):
@@ -40,9 +40,9 @@ class Model:
         precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
     ) -> Model: ...
     @overload
-    def generate(
+    def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.
         self,
-        prompt: str | Sequence[Message] | Sequence[int],
+        prompt: str | Sequence[_Message] | Sequence[int],
         *,
         system: str | None = None,
         raw: bool = False,
@@ -52,7 +52,7 @@ class Model:
     @overload
     def generate(
         self,
-        prompt: Sequence[str] | Sequence[Sequence[Message]] | Sequence[Sequence[int]],
+        prompt: Sequence[str] | Sequence[Sequence[_Message]] | Sequence[Sequence[int]],
         *,
         system: str | None = None,
         raw: bool = False,
@@ -67,7 +67,7 @@ class Model:
         """
 
     def stream(
-        self, prompt: Prompt, *, system: str | None = None, raw: bool = False, **options: Unpack[Options]
+        self, prompt: _Prompt, *, system: str | None = None, raw: bool = False, **options: Unpack[Options]
     ) -> Stream:
         """Answers a prompt step by step: an iterator over the steps as they happen."""
 
@@ -75,7 +75,7 @@ class Model:
         self,
         text: str | Sequence[int],
         *,
-        prompt: Prompt | None = None,
+        prompt: _Prompt | None = None,
         allow_eos: bool = False,
         **options: Unpack[Options],
     ) -> Result:
@@ -90,7 +90,7 @@ class Model:
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; no template and no special token is added."""
 
-    def encode_prompt(self, prompt: Prompt, *, system: str | None = None, raw: bool = False) -> list[int]:
+    def encode_prompt(self, prompt: _Prompt, *, system: str | None = None, raw: bool = False) -> list[int]:
         """The tokens of a prompt or a chat, as `generate` gives them to the model."""
 
     def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
