@@ -1,6 +1,7 @@
 """The engine: `lacuna.Model`."""
 
 import _thread
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -45,16 +46,28 @@ class Generate(EngineCase):
         self.assertIn("Result(text=", repr(result))
 
     def test_a_chat_token_ids_and_a_list_of_prompts_say_the_same(self):
-        alone = self.model.generate(PROMPT).tokens
+        def answers(prompt, **options):
+            results = self.model.generate(prompt, gen_length=32, **options)
+            return [result.tokens for result in results] if isinstance(results, list) else results.tokens
+
+        alone = answers(PROMPT)
         chat = [{"role": "user", "content": PROMPT}]
-        self.assertEqual(self.model.generate(chat).tokens, alone)
-        self.assertEqual(self.model.generate(self.model.encode_prompt(PROMPT)).tokens, alone)
+        tokens = self.model.encode_prompt(PROMPT)
+        self.assertEqual([answers(chat), answers(tokens)], [alone, alone])
+        self.assertEqual([answers([chat]), answers([tokens, tokens])], [[alone], [alone, alone]])
+        other = answers("Tom has 3 apples.")
         for batch in [None, 1, 2]:
-            results = self.model.generate([PROMPT, "Tom has 3 apples.", PROMPT], batch=batch)
-            self.assertEqual([results[0].tokens, results[2].tokens], [alone, alone])
-        self.assertEqual(self.model.generate([chat])[0].tokens, alone)
-        self.assertNotEqual(self.model.encode_prompt(PROMPT, raw=True), self.model.encode_prompt(PROMPT))
+            self.assertEqual(answers([PROMPT, "Tom has 3 apples.", PROMPT], batch=batch), [alone, other, alone])
         self.assertEqual(self.model.encode_prompt(PROMPT, raw=True), self.model.encode(PROMPT))
+        self.assertNotEqual(self.model.encode_prompt(PROMPT, system="Be brief."), tokens)
+
+    def test_threads_share_a_model(self):
+        def answer(strategy):
+            return self.model.generate(PROMPT, strategy=strategy, gen_length=16).tokens
+
+        strategies = ["dos+eb", "klass", "saber", "wino"]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            self.assertEqual(list(pool.map(answer, strategies * 2)), list(map(answer, strategies * 2)))
 
     def test_seeds_draw(self):
         def draw(seed):

@@ -20,8 +20,9 @@ def decode(
 ) -> Result:
     """Decodes with a model of your own.
 
-    `predict(tokens)` is called once a step with the canvas, a list of token ids with `mask_token` where undecided. It returns
-    the logits, or `(logits, attention)`; `Run.step` says what these may be. All other arguments are those of `Run`.
+    `predict(tokens)` is called once a step with the canvas, a list of token ids with `mask_token` where undecided; with
+    guidance once more, for the canvas without its prompt. It returns the logits, or `(logits, attention)`; `Run.step` says what
+    these may be. All other arguments are those of `Run`.
     """
     return decode_batch(
         lambda canvases: [predict(canvas) for canvas in canvases],
