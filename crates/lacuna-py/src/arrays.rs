@@ -107,38 +107,61 @@ pub(crate) fn token(given: &Bound<'_, PyAny>) -> PyResult<Token> {
     given.extract().map_err(|_| PyValueError::new_err("a token id must be a whole number, 0 or more"))
 }
 
-/// The rows of `logits` with these numbers, of `length` that there are.
-///
-/// Of a tensor only they leave its device; a function is asked for them alone.
-pub(crate) fn rows(logits: &Bound<'_, PyAny>, wanted: &[usize], length: usize) -> PyResult<Array> {
+/// Logits as they are handed in: a row for each position.
+pub(crate) enum Logits {
+    /// An array that picks rows by itself: of a tensor only these leave its device.
+    Array(Py<PyAny>),
+    /// A function that is asked for rows.
+    Function(Py<PyAny>),
+    /// All numbers.
+    Numbers(Array),
+}
+
+impl Logits {
     const WHAT: &str = "logits";
-    let check = |shape: &[usize]| match shape {
-        [rows, _] if *rows == length => Ok(()),
-        _ => Err(PyValueError::new_err(format!(
-            "logits must be [{length}, vocabulary], a row for each position, but they are {shape:?}"
-        ))),
-    };
-    let is_tensor = is_tensor(logits)?;
-    if is_tensor || logits.hasattr("__array__")? {
-        let whole = if is_tensor { logits.clone() } else { logits.call_method0("__array__")? };
-        let whole = without_batch(whole, 2)?;
-        check(&shape(&whole)?)?;
-        return Array::of(&whole.get_item(PyList::new(logits.py(), wanted)?)?, WHAT);
-    }
-    if logits.is_callable() {
-        let answer = Array::of(&logits.call1((wanted.to_vec(),))?, WHAT)?;
-        if answer.shape.len() != 2 || answer.shape[0] != wanted.len() {
-            let (count, shape) = (wanted.len(), answer.shape);
-            let why = format!("logits were asked for {count} rows, [{count}, vocabulary], but answered with {shape:?}");
-            return Err(PyValueError::new_err(why));
+
+    /// Takes logits for `length` positions.
+    pub(crate) fn of(given: &Bound<'_, PyAny>, length: usize) -> PyResult<Self> {
+        let check = |shape: &[usize]| match shape {
+            [rows, _] if *rows == length => Ok(()),
+            _ => Err(PyValueError::new_err(format!(
+                "logits must be [{length}, vocabulary], a row for each position, but they are {shape:?}"
+            ))),
+        };
+        let is_tensor = is_tensor(given)?;
+        if is_tensor || given.hasattr("__array__")? {
+            let array = if is_tensor { given.clone() } else { given.call_method0("__array__")? };
+            let array = without_batch(array, 2)?;
+            check(&shape(&array)?)?;
+            return Ok(Self::Array(array.unbind()));
         }
-        return Ok(answer);
+        if given.is_callable() {
+            return Ok(Self::Function(given.clone().unbind()));
+        }
+        let numbers = Array::of(given, Self::WHAT)?.without_batch(2);
+        check(&numbers.shape)?;
+        Ok(Self::Numbers(numbers))
     }
-    let Array { shape, numbers } = Array::of(logits, WHAT)?.without_batch(2);
-    check(&shape)?;
-    let width = shape[1];
-    let numbers = wanted.iter().flat_map(|row| &numbers[row * width..][..width]).copied().collect();
-    Ok(Array { shape: vec![wanted.len(), width], numbers })
+
+    /// The rows with these numbers.
+    pub(crate) fn rows(&self, py: Python<'_>, wanted: &[usize]) -> PyResult<Array> {
+        let count = wanted.len();
+        let rows = match self {
+            Self::Array(array) => Array::of(&array.bind(py).get_item(PyList::new(py, wanted)?)?, Self::WHAT)?,
+            Self::Function(ask) => Array::of(&ask.bind(py).call1((PyList::new(py, wanted)?,))?, Self::WHAT)?,
+            Self::Numbers(Array { shape, numbers }) => {
+                let row = |&row: &usize| &numbers[row * shape[1]..][..shape[1]];
+                let numbers = wanted.iter().flat_map(row).copied().collect();
+                Array { shape: vec![count, shape[1]], numbers }
+            }
+        };
+        match rows.shape[..] {
+            [found, _] if found == count => Ok(rows),
+            ref shape => Err(PyValueError::new_err(format!(
+                "logits were asked for {count} rows, [{count}, vocabulary], but answered with {shape:?}"
+            ))),
+        }
+    }
 }
 
 /// The dependency score of each position: the attention that it pays to all that are not masked, averaged over the heads of

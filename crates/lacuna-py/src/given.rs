@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, dependency, rows};
+use crate::arrays::{Array, Logits, dependency};
 use crate::errors::carry;
 
 /// More positions than anybody means.
@@ -22,10 +22,8 @@ pub(crate) struct Given {
     /// The largest token id in use.
     largest: Token,
     /// For each view of the step.
-    logits: Vec<Py<PyAny>>,
+    logits: Vec<Logits>,
     attention: Option<Py<PyAny>>,
-    /// How many positions a view has.
-    length: usize,
     previous: HashMap<usize, Previous>,
     /// What replaces `previous` once the step has succeeded.
     fresh: HashMap<usize, Previous>,
@@ -46,11 +44,11 @@ impl Given {
             caches: false,
         };
         let (logits, attention) = (Vec::new(), None);
-        Self { description, largest, logits, attention, length: 0, previous: HashMap::new(), fresh: HashMap::new() }
+        Self { description, largest, logits, attention, previous: HashMap::new(), fresh: HashMap::new() }
     }
 
     /// Takes the answers for the coming step: logits for each of its views, and attention for the first.
-    pub(crate) fn hand_in(&mut self, logits: Vec<Py<PyAny>>, attention: Option<Py<PyAny>>) {
+    pub(crate) fn hand_in(&mut self, logits: Vec<Logits>, attention: Option<Py<PyAny>>) {
         self.logits = logits;
         self.attention = attention;
     }
@@ -83,7 +81,7 @@ impl Given {
 
     /// The logits of the rows that predict these positions, of one view.
     fn rows(&mut self, view: usize, wanted: &[usize]) -> Result<Array> {
-        let array = Python::attach(|py| rows(self.logits[view].bind(py), wanted, self.length)).map_err(carry)?;
+        let array = Python::attach(|py| self.logits[view].rows(py, wanted)).map_err(carry)?;
         let (width, vocabulary) = (array.shape[1], self.description.vocabulary);
         if vocabulary != UNKNOWN && width != vocabulary {
             return Err(Error::Unfit(format!("logits are for {width} tokens, but the vocabulary has {vocabulary}")));
@@ -103,7 +101,6 @@ impl Predictor for Given {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        self.length = views[0].tokens.len();
         let seen = |view: &View<'_>| Ok(Observation { dependency: self.dependency(view.attention, view.tokens)? });
         views.iter().map(seen).collect::<PyResult<_>>().map_err(carry)
     }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{token, tokens};
+use crate::arrays::{Logits, token, tokens};
 use crate::errors::raise;
 use crate::given::Given;
 use crate::options::request;
@@ -148,9 +148,9 @@ impl Run {
     fn step(
         &mut self,
         py: Python<'_>,
-        logits: Py<PyAny>,
+        logits: &Bound<'_, PyAny>,
         attention: Option<Py<PyAny>>,
-        unguided: Option<Py<PyAny>>,
+        unguided: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Step> {
         if self.finished() {
             return Err(PyValueError::new_err("the run is finished: there is nothing left to decide"));
@@ -159,7 +159,9 @@ impl Run {
             let why = "with guidance, and only then, a step needs unguided: the logits for run.unguided";
             return Err(PyValueError::new_err(why));
         }
-        self.given.hand_in([Some(logits), unguided].into_iter().flatten().collect(), attention);
+        let length = self.job.run.canvas().len();
+        let handed = [Some(logits), unguided].into_iter().flatten().map(|logits| Logits::of(logits, length));
+        self.given.hand_in(handed.collect::<PyResult<_>>()?, attention);
         let stepped = py.detach(|| Job::step(std::slice::from_mut(&mut self.job), &mut self.given));
         self.given.let_go(stepped.is_ok());
         stepped.map_err(raise)?;
