@@ -71,7 +71,8 @@ impl Given {
         Python::attach(|py| {
             let Some(attention) = &self.attention else {
                 let layers: Vec<String> = sources.iter().map(|source| source.layer.to_string()).collect();
-                let why = format!("dos goes by attention: give that of layer {} with the logits", layers.join(", "));
+                let layers = layers.join(", ");
+                let why = format!("dos goes by attention: give that of layer {layers} too, or choose another order");
                 return Err(PyValueError::new_err(why));
             };
             let single = sources.len() == 1;

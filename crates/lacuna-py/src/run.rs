@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lacuna::{Canvas, Token};
+use lacuna::{Canvas, Predictor, Token};
 use lacuna_models::{Basis, Family, Job, Kind, Layers, Plan, Recommended, Record};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -178,7 +178,6 @@ impl Run {
 
 /// A prompt gets its tail of masks; a canvas that has masks is filled as it is.
 fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Given) -> lacuna::Result<Job> {
-    use lacuna::Predictor;
     let model = given.description();
     if !tokens.contains(&model.mask) {
         return Ok(Job::new(plan.answer(&tokens, model)?, tokens.len(), Kind::Answer));
