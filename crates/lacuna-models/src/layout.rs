@@ -113,24 +113,45 @@ impl Layout {
         self.spans.iter().any(|span| span.scope != Scope::All)
     }
 
+    /// How many keys there are.
+    pub(crate) fn keys(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The key of a place.
+    pub(crate) fn key(&self, view: usize, place: Place) -> Result<usize> {
+        let span = self.span(view)?;
+        let keys = span.key_start..span.key_start + span.keys();
+        let found = match place {
+            Place::At(position) => (position < span.length).then_some(span.key_start + position),
+            Place::Shadow(position) => keys.clone().skip(span.length).find(|&key| self.key_positions[key] == position),
+        };
+        found.ok_or_else(|| unobserved(view, place))
+    }
+
     /// The row that predicts a place.
     pub(crate) fn row(&self, view: usize, place: Place) -> Result<usize> {
-        let Some(span) = self.spans.get(view) else {
-            return Err(Error::Request(format!("view {view} was not among the {} observed last", self.spans.len())));
-        };
-        let found = match place {
-            Place::At(position) if position < span.length => {
+        let span = self.span(view)?;
+        let index = self.key(view, place)? - span.key_start;
+        let row = match place {
+            Place::At(position) => {
                 let predicting = if self.shifted { position.saturating_sub(1) } else { position };
-                let index = predicting.checked_sub(span.first);
-                index.filter(|&index| index < span.tokens).map(|index| span.start + index)
+                predicting.checked_sub(span.first).filter(|&index| index < span.tokens)
             }
-            Place::At(_) => None,
-            Place::Shadow(position) => {
-                (span.start + span.tokens..span.end()).find(|&row| self.positions[row] == position)
-            }
+            Place::Shadow(_) => Some(span.tokens + index - span.length),
         };
-        found.ok_or_else(|| Error::Request(format!("{place:?} was not among the places observed of view {view}")))
+        row.map(|row| span.start + row).ok_or_else(|| unobserved(view, place))
     }
+
+    fn span(&self, view: usize) -> Result<&Span> {
+        let count = self.spans.len();
+        let unknown = || Error::Request(format!("view {view} was not among the {count} observed last"));
+        self.spans.get(view).ok_or_else(unknown)
+    }
+}
+
+fn unobserved(view: usize, place: Place) -> Error {
+    Error::Request(format!("{place:?} was not among the places observed of view {view}"))
 }
 
 /// Some rows of a layout, ascending, and their division into tiles.
@@ -200,6 +221,8 @@ mod tests {
         assert_eq!(layout.positions, [0, 1, 2, 1, 0, 1]);
         assert_eq!(layout.open, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
         assert_eq!(layout.row(0, Place::Shadow(1)).unwrap(), 3);
+        assert_eq!(layout.key(0, Place::Shadow(1)).unwrap(), 3);
+        assert_eq!(layout.key(1, Place::At(1)).unwrap(), 5);
         assert_eq!(layout.row(1, Place::At(1)).unwrap(), 5);
         assert!(layout.row(1, Place::At(2)).is_err());
         assert!(layout.row(0, Place::Shadow(2)).is_err());
@@ -222,6 +245,7 @@ mod tests {
         assert_eq!(layout.key_positions, [0, 1, 0, 1, 2, 3]);
         assert_eq!(layout.open, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
         assert_eq!(layout.row(1, Place::At(2)).unwrap(), 3);
+        assert_eq!((layout.key(1, Place::At(2)).unwrap(), layout.keys()), (4, 6));
         assert!(layout.row(1, Place::At(0)).is_err() && layout.row(1, Place::At(3)).is_err());
         let shifted = packed(&[some], true);
         assert_eq!(shifted.row(0, Place::At(3)).unwrap(), 1);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use crate::{Block, Error, Ranking, Result, Step};
 
@@ -22,10 +23,10 @@ pub trait Pace: Debug + Send + Sync {
         Ok(())
     }
 
-    /// How many of the ranking's first positions it reads in any case, when `masked` are ranked. What it does not tell is read
-    /// when it is asked for, only not together with what other runs need.
-    fn reads(&self, _block: &Block, _masked: usize) -> usize {
-        0
+    /// How many of the ranking's first positions it reads, when `masked` are ranked: so many in any case, and no more than so
+    /// many. What it does not tell is read when it is asked for, only not together with what other runs need.
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        0..=masked
     }
 
     /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)).
@@ -43,8 +44,8 @@ impl Pace for TopK {
         Ok(ranking.first(self.0))
     }
 
-    fn reads(&self, _block: &Block, _masked: usize) -> usize {
-        self.0
+    fn reads(&self, _block: &Block, _masked: usize) -> RangeInclusive<usize> {
+        self.0..=self.0
     }
 }
 
@@ -117,8 +118,9 @@ impl Pace for Schedule {
         Ok(ranking.first(self.count(step.block.step, ranking.positions().len())))
     }
 
-    fn reads(&self, block: &Block, masked: usize) -> usize {
-        self.count(block.step, masked)
+    fn reads(&self, block: &Block, masked: usize) -> RangeInclusive<usize> {
+        let count = self.count(block.step, masked);
+        count..=count
     }
 }
 
@@ -155,8 +157,8 @@ impl Pace for EntropyBound {
         Ok(ranking.first(count))
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        Self::AT_FIRST.min(masked)
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        Self::AT_FIRST..=masked
     }
 }
 
@@ -170,8 +172,8 @@ impl Pace for Threshold {
         Ok(first_and(ranking, |rank| beliefs[rank].probability >= self.0))
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        masked
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        masked..=masked
     }
 }
 
@@ -184,8 +186,8 @@ impl Pace for ScoreThreshold {
         Ok(first_and(ranking, |rank| ranking.scores()[rank] >= self.0))
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        1.min(masked)
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        1..=masked
     }
 }
 
@@ -206,8 +208,8 @@ impl Pace for Factor {
         Ok(ranking.first(count))
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        masked
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        masked..=masked
     }
 }
 
@@ -268,8 +270,8 @@ impl Pace for Stability {
         true
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        masked
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        masked..=masked
     }
 }
 
@@ -291,8 +293,8 @@ impl Pace for Draft {
         Ok(accepted)
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        masked
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        masked..=masked
     }
 }
 
@@ -328,7 +330,7 @@ impl Pace for Adaptive {
         Ok(chosen.into_iter().map(|(&position, _)| position).collect())
     }
 
-    fn reads(&self, _block: &Block, masked: usize) -> usize {
-        masked
+    fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
+        masked..=masked
     }
 }

@@ -87,12 +87,16 @@ pub enum Scope {
 /// waited for twice; one that computes right here may ignore it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forecast<'a> {
-    /// The rows, as they will be asked for: those in front first.
-    pub rows: &'a [Row<'a>],
-    /// How many of them, from the first, will be read in all likelihood. The others may be.
+    /// Rows that will be read in all likelihood, whatever the forward pass shows.
+    pub sure: &'a [Row<'a>],
+    /// Rows of which the first will be read.
+    pub ranked: &'a [Row<'a>],
+    /// How many of these: so many in all likelihood.
     pub expected: usize,
-    /// If not 0, the rows are not in order yet: the highest dependency score will come first, averaged over this many of the
-    /// view's sources.
+    /// And no more than so many.
+    pub most: usize,
+    /// If not 0, what is ranked is not in order yet: the highest dependency score will come first, averaged over this many of
+    /// the view's sources.
     pub sources: usize,
 }
 

@@ -17,6 +17,11 @@ pub trait Revision: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether it reads everything that is masked up to the block's end.
+    fn reads_masked(&self) -> bool {
+        false
+    }
+
     /// A block begins.
     fn enter(&mut self) {}
 
@@ -114,6 +119,10 @@ impl Revision for Backtrack {
 
     fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Place> {
         decided(canvas, 0..block.range.end).map(Place::At).collect()
+    }
+
+    fn reads_masked(&self) -> bool {
+        true
     }
 
     fn settled(&self, _block: &Block) -> usize {

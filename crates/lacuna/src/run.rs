@@ -1,15 +1,14 @@
 //! One canvas on its way from masks to text.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::step::Scene;
+use crate::step::{Beliefs, Scene};
 use crate::{
-    Belief, Block, Canvas, Delta, Description, Error, Forecast, Lens, Observation, Place, Predictor, Result, Row,
-    Scope, Source, Strategy, Token, Trace, View,
+    Block, Canvas, Delta, Description, Error, Forecast, Lens, Observation, Place, Predictor, Result, Row, Scope,
+    Source, Strategy, Token, Trace, View,
 };
 
 /// What a run can be told beside its strategy.
@@ -178,44 +177,48 @@ impl Run {
         [guided, unguided].into_iter().take(self.scene.width())
     }
 
-    /// The positions that the coming step reads: how many of them, from the first, for certain; the others if it goes on.
+    /// The positions that the coming step may read, those in front first: so many of them in any case, and no more than so many.
     /// Before the forward pass, what an order that goes by attention puts first is not known yet.
-    fn foresee(&self, view: usize, observed: bool, predictor: &mut dyn Predictor) -> Result<(Vec<usize>, usize)> {
-        let Strategy { order, pace, order_temperature, .. } = &self.strategy;
+    fn foresee(&self, view: usize, observed: bool, predictor: &mut dyn Predictor) -> Result<Foreseen> {
+        let Strategy { order, pace, revision, order_temperature, .. } = &self.strategy;
         let candidates = self.scene.candidates();
-        let count = if order.reads() || !self.scene.options.lens.deferred.is_empty() {
-            candidates.len()
-        } else {
-            pace.reads(&self.scene.block, candidates.len()).min(candidates.len())
-        };
-        if count == candidates.len() || !(observed || order.attention().is_empty()) {
-            return Ok((candidates, count));
+        let count = candidates.len();
+        let all = order.reads()
+            || !self.scene.options.lens.deferred.is_empty()
+            || revision.as_ref().is_some_and(|revision| revision.reads_masked());
+        let depth = if all { count..=count } else { pace.reads(&self.scene.block, count) };
+        let (least, most) = (count.min(*depth.start()), count.min(*depth.end()));
+        if least == count || !(observed || order.attention().is_empty()) {
+            return Ok((candidates, least, most));
         }
-        let mut step = self.scene.look(view, HashMap::new(), predictor);
-        Ok((step.rank(order.as_ref(), *order_temperature, candidates)?.positions().to_vec(), count))
+        let mut step = self.scene.look(view, Beliefs::default(), predictor);
+        Ok((step.rank(order.as_ref(), *order_temperature, candidates)?.positions().to_vec(), least, most))
     }
 
     /// What the coming step reads, in which this run is view number `view`.
     fn outlook(&self, view: usize, predictor: &mut dyn Predictor) -> Result<Outlook<'_>> {
         let Strategy { order, revision, order_temperature, .. } = &self.strategy;
-        let (positions, certain) = self.foresee(view, false, predictor)?;
-        let sources = if certain < positions.len() { order.attention().len() } else { 0 };
-        if sources > 0 && *order_temperature > 0.0 {
+        let (mut ranked, least, most) = self.foresee(view, false, predictor)?;
+        let by_attention = least < ranked.len() && !order.attention().is_empty();
+        let known = if by_attention { 0 } else { least };
+        let mut sure: Vec<Place> = ranked.drain(..known).map(Place::At).collect();
+        sure.extend(revision.iter().flat_map(|revision| revision.reads(&self.scene.canvas, &self.scene.block)));
+        if by_attention && *order_temperature > 0.0 {
             // Where chance has a say, scores do not tell which come first.
-            return Ok(Outlook::default());
+            ranked.clear();
         }
-        let mut expected = certain;
-        let mut places: Vec<Place> = positions.into_iter().map(Place::At).collect();
-        if let Some(revision) = revision.as_ref().filter(|_| certain == places.len()) {
-            places.extend(revision.reads(&self.scene.canvas, &self.scene.block));
-            expected = places.len();
-        }
-        let rows = places.into_iter().map(|place| self.scene.row(view, place)).collect();
-        Ok(Outlook { rows, expected, sources })
+        let row = |place| self.scene.row(view, place);
+        Ok(Outlook {
+            sure: sure.into_iter().map(row).collect(),
+            ranked: ranked.into_iter().map(Place::At).map(row).collect(),
+            expected: least - known,
+            most: most - known,
+            sources: if by_attention { order.attention().len() } else { 0 },
+        })
     }
 
     /// One step; `read` is what was foreseen.
-    fn advance(&mut self, view: usize, read: HashMap<Place, Belief>, predictor: &mut dyn Predictor) -> Result<()> {
+    fn advance(&mut self, view: usize, read: Beliefs, predictor: &mut dyn Predictor) -> Result<()> {
         let Self { strategy: Strategy { order, pace, revision, order_temperature, .. }, scene, blocks, .. } = self;
         let next = blocks.get(scene.block.index + 1);
         let mut step = scene.look(view, read, &mut *predictor);
@@ -300,11 +303,11 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
 
     let mut rows = Vec::new();
     for (run, &view) in runs.iter().zip(&first_views) {
-        let (positions, certain) = run.foresee(view, true, predictor)?;
-        rows.extend(positions[..certain].iter().map(|&position| run.scene.row(view, Place::At(position))));
+        let (positions, least, _) = run.foresee(view, true, predictor)?;
+        rows.extend(positions[..least].iter().map(|&position| run.scene.row(view, Place::At(position))));
     }
     let beliefs = if rows.is_empty() { Vec::new() } else { predictor.read(&rows)? };
-    let mut read = vec![HashMap::new(); count];
+    let mut read = vec![Beliefs::default(); count];
     for (row, belief) in rows.iter().zip(beliefs) {
         read[row.view].insert(row.place, belief);
     }
@@ -321,17 +324,23 @@ fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predict
     for (run, &view) in runs.iter().zip(first_views) {
         outlooks.push(run.outlook(view, predictor)?);
     }
-    let forecast = |&Outlook { ref rows, expected, sources }| Forecast { rows, expected, sources };
+    let forecast =
+        |&Outlook { ref sure, ref ranked, expected, most, sources }| Forecast { sure, ranked, expected, most, sources };
     let views: Vec<View<'_>> =
         runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(forecast(outlook))).collect();
     predictor.observe(&views)
 }
 
+/// Positions, how many of them are read in any case, and how many at most.
+type Foreseen = (Vec<usize>, usize, usize);
+
 /// A [`Forecast`] that owns its rows.
 #[derive(Default)]
 struct Outlook<'a> {
-    rows: Vec<Row<'a>>,
+    sure: Vec<Row<'a>>,
+    ranked: Vec<Row<'a>>,
     expected: usize,
+    most: usize,
     sources: usize,
 }
 

@@ -1,6 +1,5 @@
 //! What a strategy may look at while it decides one step.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::{
@@ -19,7 +18,39 @@ pub struct Step<'a> {
     scene: &'a Scene,
     predictor: &'a mut dyn Predictor,
     view: usize,
-    pub(crate) read: HashMap<Place, Belief>,
+    pub(crate) read: Beliefs,
+}
+
+/// The beliefs that were read, by place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beliefs {
+    list: Vec<Belief>,
+    /// For each position, where in the list its own belief is, and where that of its shadow; else beyond its end.
+    slots: Vec<[usize; 2]>,
+}
+
+impl Beliefs {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn insert(&mut self, place: Place, belief: Belief) {
+        let position = place.position();
+        if self.slots.len() <= position {
+            self.slots.resize(position + 1, [usize::MAX; 2]);
+        }
+        self.slots[position][usize::from(is_shadow(place))] = self.list.len();
+        self.list.push(belief);
+    }
+
+    fn get(&self, place: Place) -> Option<&Belief> {
+        let slots = self.slots.get(place.position())?;
+        self.list.get(slots[usize::from(is_shadow(place))])
+    }
+}
+
+fn is_shadow(place: Place) -> bool {
+    matches!(place, Place::Shadow(_))
 }
 
 /// What a strategy looks at, of the run it decodes.
@@ -68,12 +99,7 @@ impl Scene {
     }
 
     /// A step in which this is view number `view`; `read` is known already.
-    pub(crate) fn look<'a>(
-        &'a self,
-        view: usize,
-        read: HashMap<Place, Belief>,
-        predictor: &'a mut dyn Predictor,
-    ) -> Step<'a> {
+    pub(crate) fn look<'a>(&'a self, view: usize, read: Beliefs, predictor: &'a mut dyn Predictor) -> Step<'a> {
         Step { canvas: &self.canvas, block: &self.block, seen: &self.seen, scene: self, predictor, view, read }
     }
 
@@ -84,9 +110,9 @@ impl Scene {
             place,
             lens: &self.options.lens,
             draw: self.draw(place.position()),
-            witness: matches!(place, Place::Shadow(_)).then(|| self.canvas.tokens()[place.position()]),
+            witness: is_shadow(place).then(|| self.canvas.tokens()[place.position()]),
             guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
-            remember: self.compares && matches!(place, Place::At(_)),
+            remember: self.compares && !is_shadow(place),
         }
     }
 
@@ -141,14 +167,14 @@ impl Step<'_> {
 
     /// What committing the `chosen` positions means, ascending by position.
     pub(crate) fn commit(&mut self, chosen: &[usize], ranking: &Ranking) -> Result<Vec<Commit>> {
-        let scores: HashMap<usize, f64> =
-            ranking.positions().iter().copied().zip(ranking.scores().iter().copied()).collect();
+        let mut scores = vec![0.0; self.canvas.len()];
+        ranking.positions().iter().zip(ranking.scores()).for_each(|(&position, &score)| scores[position] = score);
         let commit = |(&position, belief): (&usize, Belief)| Commit {
             position,
             token: belief.token,
             probability: belief.probability,
             entropy: belief.entropy,
-            score: scores[&position],
+            score: scores[position],
         };
         let mut committed: Vec<Commit> = chosen.iter().zip(self.beliefs(chosen)?).map(commit).collect();
         committed.sort_by_key(|commit| commit.position);
@@ -156,13 +182,13 @@ impl Step<'_> {
     }
 
     fn look(&mut self, places: Vec<Place>) -> Result<Vec<Belief>> {
-        let unread = places.iter().filter(|place| !self.read.contains_key(place));
+        let unread = places.iter().filter(|place| self.read.get(**place).is_none());
         let rows: Vec<Row<'_>> = unread.map(|&place| self.scene.row(self.view, place)).collect();
         if !rows.is_empty() {
             let beliefs = self.predictor.read(&rows)?;
-            self.read.extend(rows.iter().map(|row| row.place).zip(beliefs));
+            rows.iter().zip(beliefs).for_each(|(row, belief)| self.read.insert(row.place, belief));
         }
-        Ok(places.iter().map(|place| self.read[place].clone()).collect())
+        Ok(places.iter().map(|&place| self.read.get(place).expect("it was read").clone()).collect())
     }
 }
 

@@ -307,23 +307,25 @@ fn runs_read_together_what_they_can_foresee() {
 /// Checks what is read against what was foretold.
 struct Foretold {
     model: Scripted,
-    /// Of the last view: its rows, those to be read first in front, and how many in all likelihood.
-    rows: Vec<Place>,
+    /// Of the last view: what is read whatever it shows; what is ranked, in order; how much of that.
+    sure: Vec<Place>,
+    ranked: Vec<Place>,
     expected: usize,
+    most: usize,
     read: Vec<Place>,
 }
 
 impl Foretold {
-    /// The step before was foretold rightly: all that was expected, but for what is verified only now and then, and of the
-    /// others those in front.
+    /// The step before was foretold rightly: all that was sure, but for what is verified only now and then, and of what is
+    /// ranked those in front.
     fn check(&mut self) {
         let read: HashSet<Place> = self.read.drain(..).collect();
-        let places: HashSet<Place> = self.rows.iter().copied().collect();
-        assert!(read.is_subset(&places), "{read:?} were read, {places:?} foretold");
         let shadow = |place: &Place| matches!(place, Place::Shadow(_));
-        assert!(self.rows[..self.expected].iter().all(|place| shadow(place) || read.contains(place)));
-        let masked = read.iter().filter(|place| !shadow(place)).count();
-        assert!(self.rows[..masked].iter().all(|place| read.contains(place)), "{read:?} of {:?}", self.rows);
+        assert!(self.sure.iter().all(|place| shadow(place) || read.contains(place)), "{:?} of {read:?}", self.sure);
+        let depth = self.ranked.iter().take_while(|place| read.contains(place)).count();
+        assert!((self.expected..=self.most).contains(&depth), "{depth} are not {}..={}", self.expected, self.most);
+        let foretold: HashSet<Place> = self.sure.iter().chain(&self.ranked[..depth]).copied().collect();
+        assert!(read.is_subset(&foretold), "{read:?} were read, {foretold:?} foretold");
     }
 }
 
@@ -334,13 +336,14 @@ impl Predictor for Foretold {
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
         self.check();
         let seen = self.model.observe(views)?;
-        let Forecast { rows, expected, sources } = views[0].forecast;
+        let Forecast { sure, ranked, expected, most, sources } = views[0].forecast;
         let score = |place: &Place| -> f64 {
             seen[0].dependency[..sources].iter().map(|scores| f64::from(scores[place.position()])).sum()
         };
-        self.rows = rows.iter().map(|row| row.place).collect();
-        self.rows.sort_by(|a, b| score(b).total_cmp(&score(a)));
-        self.expected = expected;
+        self.sure = sure.iter().map(|row| row.place).collect();
+        self.ranked = ranked.iter().map(|row| row.place).collect();
+        self.ranked.sort_by(|a, b| score(b).total_cmp(&score(a)));
+        (self.expected, self.most) = (expected, most);
         Ok(seen)
     }
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
@@ -369,15 +372,22 @@ fn what_is_foretold_is_what_is_read() {
         "dos+klass",
         "saber",
         "wino",
+        "dos+score-threshold",
+        "dos+schedule",
         "dos+threshold+backtrack",
+        "dos+eb+backtrack",
+        "dos+top3+verify",
+        "random+eb+verify",
     ] {
-        let mut model = Foretold { model: model(3), rows: Vec::new(), expected: 0, read: Vec::new() };
+        let (sure, ranked, read) = Default::default();
+        let mut model = Foretold { model: model(3), sure, ranked, expected: 0, most: 0, read };
         let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
-        let strategy = Strategy::parse(name, &Settings::default()).unwrap();
+        let settings = Settings { threshold: Some(0.3), ..Settings::default() };
+        let strategy = Strategy::parse(name, &settings).unwrap();
         let blocks = vec![canvas.span()];
         let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
         decode(&mut runs, &mut model).unwrap();
-        assert!(!model.rows.is_empty(), "{name}");
+        assert!(!(model.sure.is_empty() && model.ranked.is_empty()), "{name}");
         model.check();
     }
 }

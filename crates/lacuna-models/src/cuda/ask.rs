@@ -2,7 +2,7 @@
 
 use lacuna::{Choice, Lens, Row};
 
-use super::kernel;
+use super::kernel::{self, NOBODY};
 use crate::Result;
 use crate::layout::Layout;
 
@@ -38,12 +38,7 @@ impl<'a> Ask<'a> {
 
     /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
     pub(crate) fn written(&self) -> usize {
-        if self.key.is_some() || self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
-    }
-
-    /// Whether it is looked at as any other row of its view would be: neither pushed away from another, nor drawn.
-    pub(crate) fn is_alike(&self) -> bool {
-        self.guide.is_none() && self.drawn.is_some_and(|(_, noise)| noise == 0.0)
+        if self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
     }
 
     /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
@@ -52,7 +47,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Asks of one view whose rows only the scores on the GPU tell; they are alike in all else.
+/// Asks of one view of which only the scores on the GPU tell where they read and what they draw; they are alike in all else.
 pub(crate) struct Group<'a> {
     /// The first ask, and how many.
     pub(crate) first: usize,
@@ -63,8 +58,9 @@ pub(crate) struct Group<'a> {
     pub(crate) scores: usize,
     pub(crate) sources: usize,
     pub(crate) tokens: usize,
-    /// The first of the selected rows that is its.
+    /// The first of the selected rows that is its, and the first that guides one.
     pub(crate) slot: usize,
+    pub(crate) guide_slot: Option<usize>,
 }
 
 impl Group<'_> {
@@ -78,7 +74,19 @@ impl Group<'_> {
             count: self.candidates.len() as u32,
             take: self.take as u32,
             slots: self.slot as u32,
+            guide_slots: self.guide_slot.map_or(NOBODY, |slot| slot as u32),
+            asks: self.first as u32,
         }
+    }
+
+    /// What the GPU must know of its candidates.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = kernel::Candidate> {
+        self.candidates.iter().map(|ask| kernel::Candidate {
+            position: ask.asked.place.position() as u32,
+            row: ask.row as u32,
+            guide: ask.guide.map_or(NOBODY, |row| row as u32),
+            draw: ask.asked.draw.key(),
+        })
     }
 }
 

@@ -13,8 +13,8 @@ pub(crate) struct Lists<'a> {
     /// Suppressed tokens, and where those of the last lens begin.
     pub(crate) tokens: Vec<u32>,
     pub(crate) last: Option<(&'a Lens, usize)>,
-    /// For each ask, whether it is compared with what was remembered.
-    pub(crate) compared: Vec<bool>,
+    /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
+    pub(crate) compared: Vec<Option<f64>>,
 }
 
 impl<'a> Lists<'a> {
@@ -37,12 +37,14 @@ pub(crate) struct Plan {
     /// The selected rows and how many, filled up.
     pub(crate) rows: (u64, usize),
     pub(crate) tiles: (u64, usize),
+    /// Where the random numbers of each ask come from.
+    pub(crate) draws: u64,
     /// Suppressed tokens.
     pub(crate) tokens: u64,
     pub(crate) choices: u64,
     pub(crate) candidates: u64,
     pub(crate) chunks: Vec<Chunk>,
-    pub(crate) compared: Vec<bool>,
+    pub(crate) compared: Vec<Option<f64>>,
 }
 
 /// Asks that are projected together.
@@ -63,7 +65,6 @@ pub(crate) struct Cut {
     pub(crate) start: usize,
     pub(crate) rows: usize,
     pub(crate) guided: bool,
-    pub(crate) remembers: bool,
     /// Asks whose beliefs are made here: their number, where their logits are written, and where those that guide them are.
     pub(crate) here: Vec<(usize, usize, Option<usize>)>,
 }

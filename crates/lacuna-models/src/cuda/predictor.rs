@@ -65,12 +65,13 @@ impl CudaPredictor {
         let bf16 = precision != Precision::F32;
         let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
+        let forward = Forward::new(&gpu, kernels, architecture, weights, precision)?;
         let predictor = Self {
             description: architecture.description(),
             precision,
             layout: Layout::new(architecture.shifted),
-            reader: Reader::new(&gpu, architecture.vocabulary)?,
-            forward: Forward::new(&gpu, kernels, architecture, weights, precision)?,
+            reader: Reader::new(&gpu, forward.sizes)?,
+            forward,
             weight_bytes: Weights::bytes(checkpoint, precision),
             gpu,
         };
@@ -81,6 +82,12 @@ impl CudaPredictor {
     /// How often the host has waited for the GPU: once for each step, as far as what the step reads was foretold.
     pub fn waits(&self) -> u64 {
         self.gpu.waits()
+    }
+
+    /// Sets how many rows a step may read without being asked, in case that it will. It changes no answer, only for how many it
+    /// is not waited a second time.
+    pub fn read_ahead(&mut self, rows: usize) {
+        self.reader.unasked = rows;
     }
 }
 
@@ -141,7 +148,7 @@ impl Predictor for CudaPredictor {
         if scores.is_some() || pending.is_some() {
             gpu.wait()?;
         }
-        reader.arrive(pending);
+        reader.arrive(layout, pending)?;
         Ok(forward.seen(views, scores))
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
 
 use super::ask::{Ask, Group};
-use super::believe::believe;
+use super::believe::{believe, log_total};
 use super::buffer::Buffer;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
-use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Outcome, PIECE, Reading, STRETCH, Summary};
+use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Reading, STRETCH, Summary};
 use super::plan::{Chunk, Cut, Lists, Plan};
 use super::remember::Remembered;
 use super::staging::{Landing, Offset, Staging};
@@ -35,31 +35,57 @@ pub(crate) struct Reader {
     finished: Buffer<f32>,
     logits: Buffer<f32>,
     parts: Buffer<Summary>,
-    divergences: Buffer<f64>,
-    outcomes: Buffer<Outcome>,
+    outcomes: Buffer<Summary>,
+    /// For each ask of a group, the number of the candidate that was chosen.
     chosen: Buffer<u32>,
     remembered: Remembered,
     /// For rows whose beliefs are made on the host.
     remembered_here: HashMap<(u64, usize), Previous>,
-    /// What was read of the views observed last before it was asked for.
-    foreseen: HashMap<(usize, Place), lacuna::Result<Belief>>,
+    foreseen: Foreseen,
+    /// Rows that may be read without being asked for.
+    pub(crate) unasked: usize,
+}
+
+/// What was read of the views observed last before it was asked for.
+#[derive(Default)]
+struct Foreseen {
+    beliefs: Vec<Option<lacuna::Result<Belief>>>,
+    /// For each key of the layout, where its belief is.
+    places: Vec<u32>,
+}
+
+impl Foreseen {
+    /// Forgets everything.
+    fn clear(&mut self, layout: &Layout) {
+        self.beliefs.clear();
+        self.places.clear();
+        self.places.resize(layout.keys(), NOBODY);
+    }
+
+    fn insert(&mut self, key: usize, belief: lacuna::Result<Belief>) {
+        self.places[key] = self.beliefs.len() as u32;
+        self.beliefs.push(Some(belief));
+    }
+
+    fn take(&mut self, key: usize) -> Option<lacuna::Result<Belief>> {
+        self.beliefs.get_mut(self.places[key] as usize)?.take()
+    }
 }
 
 /// Beliefs on their way from the GPU.
 pub(crate) struct Pending<'a> {
     asks: Vec<Ask<'a>>,
     groups: Vec<Group<'a>>,
-    /// For each ask, whether it is compared with what was remembered.
-    compared: Vec<bool>,
+    /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
+    compared: Vec<Option<f64>>,
     outcomes: Offset,
-    /// For each selected row the number of the candidate that was chosen for it.
-    chosen: (Offset, usize),
+    chosen: Offset,
     /// For asks whose beliefs are made here, by number: the logits, and those of the guiding row.
     logits: HashMap<usize, (Offset, Option<Offset>)>,
 }
 
 impl Reader {
-    pub(crate) fn new(gpu: &Arc<Gpu>, vocabulary: usize) -> Result<Self> {
+    pub(crate) fn new(gpu: &Arc<Gpu>, sizes: Sizes) -> Result<Self> {
         Ok(Self {
             gpu: gpu.clone(),
             staging: Staging::new(gpu)?,
@@ -68,12 +94,12 @@ impl Reader {
             finished: Buffer::new(gpu, 0)?,
             logits: Buffer::new(gpu, 0)?,
             parts: Buffer::new(gpu, 0)?,
-            divergences: Buffer::new(gpu, 0)?,
             outcomes: Buffer::new(gpu, 0)?,
             chosen: Buffer::new(gpu, 0)?,
-            remembered: Remembered::new(gpu, vocabulary),
+            remembered: Remembered::new(gpu, sizes.vocabulary),
             remembered_here: HashMap::new(),
-            foreseen: HashMap::new(),
+            foreseen: Foreseen::default(),
+            unasked: unasked_rows(sizes),
         })
     }
 
@@ -84,33 +110,32 @@ impl Reader {
         layout: &Layout,
         views: &[View<'a>],
     ) -> Result<Option<Pending<'a>>> {
-        self.foreseen.clear();
-        let unsure = views.iter().filter(|view| view.forecast.expected < view.forecast.rows.len()).count();
-        let share = unasked_rows(forward.sizes).div_ceil(unsure.max(1));
+        self.foreseen.clear(layout);
+        let unsure = views.iter().filter(|view| view.forecast.expected < view.forecast.most).count();
+        let share = self.unasked.div_ceil(unsure.max(1));
         let (mut all, mut groups, mut scores) = (Vec::new(), Vec::new(), 0);
         for view in views {
-            let Forecast { rows, expected, sources } = view.forecast;
-            let asks = rows.iter().map(|row| Ask::new(layout, row)).collect::<Result<Vec<Ask<'a>>>>()?;
-            let harmless = asks.iter().all(Ask::is_harmless);
-            let first_score = scores;
-            scores += view.attention.len() * view.tokens.len();
-            let take = match sources {
-                0 if harmless => expected + share,
-                0 => expected,
-                _ if harmless => expected.max(share),
-                _ => 0,
-            };
-            if sources > 0 && take < rows.len() {
-                let each_once = asks.windows(2).all(|pair| pair[0].row < pair[1].row);
-                if take == 0 || !each_once || rows.len() > CANDIDATES || !asks.iter().all(Ask::is_alike) {
+            let Forecast { sure, ranked, expected, most, sources } = view.forecast;
+            let asks =
+                |rows: &[Row<'a>]| rows.iter().map(|row| Ask::new(layout, row)).collect::<Result<Vec<Ask<'a>>>>();
+            let (first_score, tokens) = (scores, view.tokens.len());
+            scores += view.attention.len() * tokens;
+            all.extend(asks(sure)?);
+            let candidates = asks(ranked)?;
+            let spare = if candidates.iter().all(Ask::is_harmless) { share } else { 0 };
+            let take = expected.max(spare).min(most).min(candidates.len());
+            let first = all.len();
+            all.extend(&candidates[..take]);
+            if sources > 0 && (1..candidates.len()).contains(&take) {
+                let each_once = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
+                let remembered = candidates.iter().any(|ask| ask.key.is_some());
+                let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
+                if !each_once || remembered || between || candidates.len() > CANDIDATES {
+                    all.truncate(first);
                     continue;
                 }
-                let first = all.len();
-                all.extend(&asks[..take]);
-                let tokens = view.tokens.len();
-                groups.push(Group { first, take, candidates: asks, scores: first_score, sources, tokens, slot: 0 });
-            } else {
-                all.extend(&asks[..take.min(rows.len())]);
+                let (slot, guide_slot) = (0, None);
+                groups.push(Group { first, take, candidates, scores: first_score, sources, tokens, slot, guide_slot });
             }
         }
         if all.is_empty() {
@@ -120,11 +145,11 @@ impl Reader {
     }
 
     /// Takes in what was launched, now that it is here.
-    pub(crate) fn arrive(&mut self, pending: Option<Pending<'_>>) {
-        if let Some(pending) = pending {
-            let asks = self.conclude(pending);
-            self.foreseen.extend(asks.into_iter().map(|(ask, belief)| ((ask.asked.view, ask.asked.place), belief)));
+    pub(crate) fn arrive(&mut self, layout: &Layout, pending: Option<Pending<'_>>) -> Result<()> {
+        for (ask, belief) in pending.map_or_else(Vec::new, |pending| self.conclude(pending)) {
+            self.foreseen.insert(layout.key(ask.asked.view, ask.asked.place)?, belief);
         }
+        Ok(())
     }
 
     /// The beliefs at `rows`.
@@ -134,22 +159,22 @@ impl Reader {
         layout: &Layout,
         rows: &[Row<'_>],
     ) -> lacuna::Result<Vec<Belief>> {
-        let mut unread = Vec::new();
-        for row in rows.iter().filter(|row| !self.foreseen.contains_key(&(row.view, row.place))) {
-            unread.push(Ask::new(layout, row)?);
+        let (mut beliefs, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            let foreseen = self.foreseen.take(layout.key(row.view, row.place)?);
+            if foreseen.is_none() {
+                unread.push(Ask::new(layout, row)?);
+            }
+            beliefs.push(foreseen);
         }
-        let mut read = Vec::new();
+        let mut read = Vec::new().into_iter();
         if !unread.is_empty() {
             let pending = self.launch(forward, layout, unread, Vec::new())?;
             self.gpu.wait()?;
-            read = self.conclude(pending);
+            read = self.conclude(pending).into_iter();
         }
-        let mut read = read.into_iter().map(|(_, belief)| belief);
-        let take = |row: &Row<'_>| match self.foreseen.remove(&(row.view, row.place)) {
-            Some(belief) => belief,
-            None => read.next().expect("what was not foreseen was read"),
-        };
-        rows.iter().map(take).collect()
+        let mut next = || read.next().expect("what was not foreseen was read").1;
+        beliefs.into_iter().map(|foreseen| foreseen.unwrap_or_else(&mut next)).collect()
     }
 
     /// Launches everything for `asks`. Which rows those of the `groups` are is found out on the way.
@@ -169,6 +194,7 @@ impl Reader {
                 candidates: plan.candidates,
                 scores: forward.scores.at(0),
                 rows: plan.rows.0,
+                draws: plan.draws,
                 chosen: self.chosen.at(0),
             };
             let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
@@ -177,8 +203,8 @@ impl Reader {
         forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
         let wanted_here: usize = plan.chunks.iter().map(|chunk| chunk.cut.here.len()).sum();
         self.landing.begin(Staging::room(&[
-            asks.len() * size_of::<Outcome>(),
-            plan.rows.1 * size_of::<u32>(),
+            asks.len() * size_of::<Summary>(),
+            asks.len() * size_of::<u32>(),
             2 * wanted_here * vocabulary.next_multiple_of(4) * size_of::<f32>(),
         ]))?;
         let mut logits = HashMap::new();
@@ -190,9 +216,9 @@ impl Reader {
                 logits.insert(ask, (fetch(index)?, guide.map(fetch).transpose()?));
             }
         }
-        let outcomes = self.landing.fetch::<Outcome>(self.outcomes.at(0), asks.len())?;
-        let count = if groups.is_empty() { 0 } else { plan.rows.1 };
-        let chosen = (self.landing.fetch::<u32>(self.chosen.at(0), count)?, count);
+        let outcomes = self.landing.fetch::<Summary>(self.outcomes.at(0), asks.len())?;
+        let count = groups.last().map_or(0, |group| group.first + group.take);
+        let chosen = self.landing.fetch::<u32>(self.chosen.at(0), count)?;
         Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen, logits })
     }
 
@@ -200,19 +226,20 @@ impl Reader {
     fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
         let Pending { mut asks, groups, compared, outcomes, chosen, logits } = pending;
         let Self { landing, remembered, remembered_here, .. } = self;
-        let chosen = landing.get::<u32>(chosen.0, chosen.1);
-        for Group { first, take, candidates, slot, .. } in &groups {
-            for (ask, &number) in asks[*first..first + take].iter_mut().zip(&chosen[*slot..]) {
+        let chosen = landing.get::<u32>(chosen, groups.last().map_or(0, |group| group.first + group.take));
+        for Group { first, take, candidates, .. } in &groups {
+            let its = *first..first + take;
+            for (ask, &number) in asks[its.clone()].iter_mut().zip(&chosen[its]) {
                 *ask = candidates[number as usize];
             }
         }
-        let outcomes = landing.get::<Outcome>(outcomes, asks.len());
+        let outcomes = landing.get::<Summary>(outcomes, asks.len());
         let believe = |(number, ask): (usize, Ask<'a>)| {
             let Ask { asked, key, .. } = ask;
             let Some(&(at, guide)) = logits.get(&number) else {
                 let outcome = &outcomes[number];
                 if let Some(key) = key {
-                    remembered.replaced(key, outcome.log_total);
+                    remembered.replaced(key, log_total(outcome));
                 }
                 return (ask, believe(outcome, asked.place.position(), asked.witness.is_some(), compared[number]));
             };
@@ -257,10 +284,10 @@ impl Reader {
         self.finished.reserve(rows * hidden)?;
         self.logits.reserve(most_written * vocabulary)?;
         self.parts.reserve(most * vocabulary.div_ceil(STRETCH))?;
-        self.divergences.reserve(most * vocabulary.div_ceil(PIECE))?;
         self.outcomes.reserve(asks.len())?;
-        self.chosen.reserve(rows)?;
+        self.chosen.reserve(asks.len())?;
 
+        let draws: Vec<u64> = asks.iter().map(|ask| ask.asked.draw.key()).collect();
         let mut lists = Lists::default();
         let mut cuts = Vec::with_capacity(asks.len().div_ceil(at_once));
         for (number, chunk) in chunks().enumerate() {
@@ -268,11 +295,11 @@ impl Reader {
         }
         let (mut choices, mut candidates): (Vec<kernel::Choice>, Vec<Candidate>) = Default::default();
         for group in groups {
-            group.slot = slots[asks[group.first].row] as usize;
+            let Ask { row, guide, .. } = asks[group.first];
+            group.slot = slots[row] as usize;
+            group.guide_slot = guide.map(|row| slots[row] as usize);
             choices.push(kernel::Choice { candidates: candidates.len() as u32, ..group.choice() });
-            let candidate =
-                |ask: &Ask<'_>| Candidate { position: ask.asked.place.position() as u32, row: ask.row as u32 };
-            candidates.extend(group.candidates.iter().map(candidate));
+            candidates.extend(group.candidates());
         }
         let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| row as u32).collect();
         selected.resize(rows, selected[0]);
@@ -285,6 +312,7 @@ impl Reader {
             size_of_val(&tiles[..]),
             size_of_val(&sources[..]),
             size_of_val(&looks[..]),
+            size_of_val(&draws[..]),
             size_of_val(&tokens[..]),
             size_of_val(&choices[..]),
             size_of_val(&candidates[..]),
@@ -293,6 +321,7 @@ impl Reader {
         let tile_list = staging.push(&tiles);
         let source_list = staging.push(&sources);
         let look_list = staging.push(&looks);
+        let draw_list = staging.push(&draws);
         let token_list = staging.push(&tokens);
         let choice_list = staging.push(&choices);
         let candidate_list = staging.push(&candidates);
@@ -305,6 +334,7 @@ impl Reader {
         Ok(Plan {
             rows: (staging.at(selected), rows),
             tiles: (staging.at(tile_list), tiles.len()),
+            draws: staging.at(draw_list),
             tokens: staging.at(token_list),
             choices: staging.at(choice_list),
             candidates: staging.at(candidate_list),
@@ -330,7 +360,6 @@ impl Reader {
                 suppressed_count,
                 witness: ask.asked.witness.unwrap_or(NOBODY),
                 silent: u32::from(ask.drawn.is_none()),
-                draw: ask.asked.draw.key(),
                 ..Look::default()
             };
             (look.temper, look.noise) = ask.drawn.unwrap_or_default();
@@ -346,14 +375,18 @@ impl Reader {
                 (look.guide, look.scale) = (row as u32, asked.scale);
                 cut.guided = true;
             }
+            let mut compared = None;
             if let Some(key) = ask.key.filter(|_| ask.drawn.is_some()) {
                 let kept = self.remembered.place(key)?;
-                look.previous = kept.address;
-                look.previous_total = kept.log_total.unwrap_or(0.0);
-                look.compare = u32::from(kept.log_total.is_some());
-                cut.remembers = true;
+                compared = kept.log_total;
+                look.kept = kept.address;
+                look.kept_total = compared.unwrap_or(0.0);
+                look.compare = u32::from(compared.is_some());
+                if own.is_none() {
+                    look.logits = kept.address;
+                }
             }
-            lists.compared.push(look.compare == 1);
+            lists.compared.push(compared);
             lists.looks.push(look);
         }
         for (slot, written) in guides {
@@ -368,17 +401,16 @@ impl Reader {
     /// Launches the beliefs of a chunk.
     fn believe(&self, forward: &Forward, plan: &Plan, chunk: &Chunk) -> Result<()> {
         let vocabulary = forward.sizes.vocabulary;
-        let (stretches, pieces) = (vocabulary.div_ceil(STRETCH), vocabulary.div_ceil(PIECE));
-        let Cut { first, asks, guided, remembers, .. } = chunk.cut;
+        let stretches = vocabulary.div_ceil(STRETCH);
+        let Cut { first, asks, guided, .. } = chunk.cut;
         let reading = Reading {
             looks: chunk.looks,
+            draws: plan.draws + (first * size_of::<u64>()) as u64,
             tokens: plan.tokens,
             parts: self.parts.at(0),
-            divergences: self.divergences.at(0),
             outcomes: self.outcomes.at(first),
             vocabulary: vocabulary as u32,
             stretches: stretches as u32,
-            pieces: pieces as u32,
             rows: chunk.sources.1 as u32,
         };
         forward.project(self.finished.at(0), chunk.sources, reading)?;
@@ -387,12 +419,7 @@ impl Reader {
         if guided {
             gpu.launch(&kernels.guide, [stretches, asks], STRETCH, 0, &reading)?;
         }
-        gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)?;
-        if remembers {
-            gpu.launch(&kernels.diverge, [pieces, asks], 256, 0, &reading)?;
-            gpu.launch(&kernels.conclude_divergence, [asks.div_ceil(32), 1], 32, 0, &reading)?;
-        }
-        Ok(())
+        gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)
     }
 
     /// The logits of all tokens of a view, row by row, as the model gives them.

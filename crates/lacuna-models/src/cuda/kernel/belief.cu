@@ -8,15 +8,14 @@
 // How a row is looked at.
 struct Look {
     float* logits;             // where its logits are wanted, or null
-    float* previous;           // where the distribution kept before lies and this one is to be kept, or null
-    double previous_total;     // the logarithm of its sum of exponentials
-    u32 compare;               // whether there is one
+    float* kept;               // where the logits of this position are kept from one step to the next, or null
+    double kept_total;         // the logarithm of the sum of exponentials of those that are there
+    u32 compare;               // whether there are any
     u32 guide;                 // the row to push away from, or ~0
     float scale;               // how far
     u32 suppressed, suppressed_count;  // in the list of tokens
     u32 witness;               // a token whose logit is wanted, or ~0
     u32 silent;                // whether nothing but its logits is wanted
-    u64 draw;                  // where its random numbers come from
     double temper;             // what logits are divided by
     double noise;              // how much Gumbel noise decides which token is drawn; 0 if the largest is taken
 };
@@ -25,6 +24,7 @@ struct Look {
 struct Summary {
     double total;     // sum of exp(logit - first); NaN if a logit is
     double weighted;  // sum of (logit - first) * exp(logit - first)
+    double moved;     // sum of (logit - log(kept probability + 1e-12) - kept_total) * exp(logit - first)
     float first, second;
     u32 token;
     float witness;
@@ -33,21 +33,16 @@ struct Summary {
     float drawn_logit;
 };
 
-struct Outcome {
-    Summary summary;
-    double log_total, divergence;
-};
-
 struct Reading {
     const Look* looks;
+    const u64* draws;     // where the random numbers of each row come from
     const u32* tokens;
     Summary* parts;       // [row][stretch]
-    double* divergences;  // [row][piece]
-    Outcome* outcomes;
-    u32 vocabulary, stretches, pieces, rows;
+    Summary* outcomes;    // [row]
+    u32 vocabulary, stretches, rows;
 };
 
-#define NOTHING Summary{0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f, -INFINITE, ~0u, -INFINITE}
+#define NOTHING Summary{0.0, 0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f, -INFINITE, ~0u, -INFINITE}
 
 DEVICE Summary then(Summary a, Summary b) {
     const Summary high = b.first > a.first ? b : a, low = b.first > a.first ? a : b;
@@ -55,7 +50,8 @@ DEVICE Summary then(Summary a, Summary b) {
     const float below = low.first - high.first, factor = expf(below);
     const Summary drawn = b.weight > a.weight ? b : a;
     return {high.total + factor * low.total, high.weighted + factor * (low.weighted + below * low.total),
-            high.first, fmaxf(high.second, low.first), high.token, 0.0f, drawn.weight, drawn.drawn, drawn.drawn_logit};
+            high.moved + factor * low.moved, high.first, fmaxf(high.second, low.first), high.token, 0.0f,
+            drawn.weight, drawn.drawn, drawn.drawn_logit};
 }
 
 // A bijection of 64 bits, the numbers of a row's draws, and Gumbel noise, as the core has them.
@@ -72,9 +68,9 @@ DEVICE double gumbel(u64 draw, u32 token) { return -log(-log(uniform(draw, token
 
 // The sums of another lane.
 DEVICE Summary exchanged(Summary s, u32 apart) {
-    return {__shfl_xor_sync(~0u, s.total, apart), __shfl_xor_sync(~0u, s.weighted, apart), __shfl_xor_sync(~0u, s.first, apart),
-            __shfl_xor_sync(~0u, s.second, apart), __shfl_xor_sync(~0u, s.token, apart), 0.0f,
-            __shfl_xor_sync(~0u, s.weight, apart), __shfl_xor_sync(~0u, s.drawn, apart),
+    return {__shfl_xor_sync(~0u, s.total, apart), __shfl_xor_sync(~0u, s.weighted, apart), __shfl_xor_sync(~0u, s.moved, apart),
+            __shfl_xor_sync(~0u, s.first, apart), __shfl_xor_sync(~0u, s.second, apart), __shfl_xor_sync(~0u, s.token, apart),
+            0.0f, __shfl_xor_sync(~0u, s.weight, apart), __shfl_xor_sync(~0u, s.drawn, apart),
             __shfl_xor_sync(~0u, s.drawn_logit, apart)};
 }
 
@@ -91,7 +87,7 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
     }
     if (look.temper != 1.0)
         for (u32 at = 0; at < end - begin; at++) logits[at] = (float)((double)logits[at] / look.temper);
-    if (look.witness >= begin && look.witness < end) r.outcomes[row].summary.witness = logits[look.witness - begin];
+    if (look.witness >= begin && look.witness < end) r.outcomes[row].witness = logits[look.witness - begin];
     Summary sum = NOTHING;
 #pragma unroll
     for (u32 i = 0; i < SEGMENT; i++) {
@@ -120,6 +116,17 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
             weighted += below * weight;
         }
     }
+    if (look.compare && sum.first > -INFINITE) {
+        for (u32 at = 0; at < end - begin; at++) {
+            if (logits[at] == -INFINITE) continue;
+            const double now = logits[at], before = look.kept[begin + at];
+            const float probability = expf((float)(before - look.kept_total));
+            // The same logits as before should add nothing.
+            const double moved = probability > 1e-6f ? now - before - 1e-12 / probability
+                                                     : now - look.kept_total - logf(probability + 1e-12f);
+            sum.moved += moved * expf(fmaxf(logits[at] - sum.first, -88.0f));
+        }
+    }
     // Infinity minus itself is no number either.
     sum.total = nan || sum.first == INFINITE ? __longlong_as_double(0x7ff8000000000000ll) : (double)total;
     sum.weighted = weighted;
@@ -127,11 +134,12 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
     sum.drawn = sum.token;
     sum.drawn_logit = sum.first;
     if (look.noise > 0.0) {
+        const u64 draw = r.draws[row];
         sum.weight = -INFINITE;
         for (u32 token = begin; token < end; token++) {
             const float logit = logits[token - begin];
             if (logit == -INFINITE) continue;
-            const double weight = (double)logit + look.noise * gumbel(look.draw, token);
+            const double weight = (double)logit + look.noise * gumbel(draw, token);
             if (!(weight > sum.weight)) continue;
             sum.weight = weight;
             sum.drawn = token;
@@ -158,7 +166,7 @@ KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
         r.parts[(size_t)row * r.stretches + stretch] = then(half, then(segment(2), segment(3)));
     }
     __syncthreads();
-    if (token < r.vocabulary) look.logits[token] = logits[threadIdx.x];
+    if (token < r.vocabulary && look.kept) look.kept[token] = logits[threadIdx.x];
 }
 
 // Puts the stretches of a row together: each thread some neighbours, then pairs of threads.
@@ -175,35 +183,6 @@ KERNEL __launch_bounds__(MERGERS) conclude(Reading r) {
         if (mine % (2 * apart) == 0) sums[mine] = sum = then(sum, sums[mine + apart]);
     }
     if (mine > 0) return;
-    sum.witness = r.outcomes[row].summary.witness;
-    r.outcomes[row] = {sum, (double)sum.first + log(sum.total), 0.0};
-}
-
-#define PIECE 4096
-
-// KL(now || before) as KLASS's code has it: 1e-12 is added to both probabilities. What is now takes the place of what was.
-KERNEL __launch_bounds__(256) diverge(Reading r) {
-    const u32 row = blockIdx.y, begin = blockIdx.x * PIECE, end = min(begin + PIECE, r.vocabulary);
-    const Look look = r.looks[row];
-    if (!look.previous) return;
-    const double log_total = r.outcomes[row].log_total;
-    double sum = 0.0;
-    for (u32 i = begin + threadIdx.x; i < end; i += blockDim.x) {
-        const float now = look.logits[i], before = look.previous[i];
-        if (look.compare) {
-            const float p = expf((float)((double)now - log_total)), q = expf((float)((double)before - look.previous_total));
-            sum += p * logf((p + 1e-12f) / (q + 1e-12f));
-        }
-        look.previous[i] = now;
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) r.divergences[(size_t)row * r.pieces + blockIdx.x] = sum;
-}
-
-KERNEL conclude_divergence(Reading r) {
-    const u32 row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= r.rows || !r.looks[row].compare) return;
-    double sum = 0.0;
-    for (u32 i = 0; i < r.pieces; i++) sum += r.divergences[(size_t)row * r.pieces + i];
-    r.outcomes[row].divergence = sum;
+    sum.witness = r.outcomes[row].witness;
+    r.outcomes[row] = sum;
 }

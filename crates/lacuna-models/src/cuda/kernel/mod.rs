@@ -59,8 +59,6 @@ kernels![
     project,
     guide,
     conclude,
-    diverge,
-    conclude_divergence,
     convert,
     noise,
 ];
@@ -278,6 +276,8 @@ pub(crate) struct Choice {
     pub(crate) count: u32,
     pub(crate) take: u32,
     pub(crate) slots: u32,
+    pub(crate) guide_slots: u32,
+    pub(crate) asks: u32,
 }
 
 #[repr(C)]
@@ -285,6 +285,8 @@ pub(crate) struct Choice {
 pub(crate) struct Candidate {
     pub(crate) position: u32,
     pub(crate) row: u32,
+    pub(crate) guide: u32,
+    pub(crate) draw: u64,
 }
 
 #[repr(C)]
@@ -294,20 +296,19 @@ pub(crate) struct Choosing {
     pub(crate) candidates: u64,
     pub(crate) scores: u64,
     pub(crate) rows: u64,
+    pub(crate) draws: u64,
     pub(crate) chosen: u64,
 }
 
 /// Logits that are summed up together.
 pub(crate) const STRETCH: usize = 128;
-/// Logits that are compared with those kept before together.
-pub(crate) const PIECE: usize = 4096;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Look {
     pub(crate) logits: u64,
-    pub(crate) previous: u64,
-    pub(crate) previous_total: f64,
+    pub(crate) kept: u64,
+    pub(crate) kept_total: f64,
     pub(crate) compare: u32,
     pub(crate) guide: u32,
     pub(crate) scale: f32,
@@ -315,7 +316,6 @@ pub(crate) struct Look {
     pub(crate) suppressed_count: u32,
     pub(crate) witness: u32,
     pub(crate) silent: u32,
-    pub(crate) draw: u64,
     pub(crate) temper: f64,
     pub(crate) noise: f64,
 }
@@ -325,6 +325,7 @@ pub(crate) struct Look {
 pub(crate) struct Summary {
     pub(crate) total: f64,
     pub(crate) weighted: f64,
+    pub(crate) moved: f64,
     pub(crate) first: f32,
     pub(crate) second: f32,
     pub(crate) token: u32,
@@ -335,24 +336,15 @@ pub(crate) struct Summary {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Outcome {
-    pub(crate) summary: Summary,
-    pub(crate) log_total: f64,
-    pub(crate) divergence: f64,
-}
-
-#[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     pub(crate) looks: u64,
+    pub(crate) draws: u64,
     pub(crate) tokens: u64,
     pub(crate) parts: u64,
-    pub(crate) divergences: u64,
     pub(crate) outcomes: u64,
     pub(crate) vocabulary: u32,
     pub(crate) stretches: u32,
-    pub(crate) pieces: u32,
     pub(crate) rows: u32,
 }
 

@@ -44,12 +44,16 @@ struct Choice {
     u32 candidates;  // where they begin in the list
     u32 count;
     u32 take;        // how many are chosen
-    u32 slots;       // where these go
+    u32 slots;       // where their rows go
+    u32 guide_slots; // where the rows to push away from go, or ~0
+    u32 asks;        // where their draws go
 };
 
 struct Candidate {
     u32 position;
-    u32 row;  // which predicts it
+    u32 row;    // which predicts it
+    u32 guide;  // the row to push away from, or ~0
+    u64 draw;   // where its random numbers come from
 };
 
 struct Choosing {
@@ -57,6 +61,7 @@ struct Choosing {
     const Candidate* candidates;
     const float* scores;
     u32* rows;    // the chosen ones, the highest score first
+    u64* draws;
     u32* chosen;  // their numbers among the candidates
 };
 
@@ -78,6 +83,8 @@ KERNEL choose(Choosing c) {
         for (u32 j = 0; j < choice.count; j++) rank += means[j] > mine || (means[j] == mine && j < i);
         if (rank >= choice.take) continue;
         c.rows[choice.slots + rank] = candidates[i].row;
-        c.chosen[choice.slots + rank] = i;
+        if (choice.guide_slots != ~0u) c.rows[choice.guide_slots + rank] = candidates[i].guide;
+        c.draws[choice.asks + rank] = candidates[i].draw;
+        c.chosen[choice.asks + rank] = i;
     }
 }
