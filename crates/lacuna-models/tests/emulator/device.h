@@ -1,0 +1,321 @@
+// What kernels find on a GPU, on the CPU: put in front of their source. The threads of a block take turns, each until it must
+// wait for others, so that everything happens in an order that never changes.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <algorithm>
+#include <vector>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+using std::isnan;
+using std::max;
+using std::min;
+
+struct uint2 { unsigned x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+namespace emulated {
+
+struct Three { unsigned x, y, z; };
+
+struct Launch {
+    Three grid, block;
+    unsigned shared;
+    void* arguments;
+};
+
+[[noreturn]] inline void fail(const char* why) {
+    fprintf(stderr, "emulated GPU: %s\n", why);
+    abort();
+}
+
+// Threads that wait until all that are still there have arrived.
+struct Barrier {
+    unsigned expected, arrived, generation;
+
+    void release() { arrived = 0, generation++; }
+    void leave() {
+        if (--expected > 0 && arrived == expected) release();
+    }
+};
+
+// What a copy that was begun will write, once it is waited for.
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+};
+
+// Where a thread goes on.
+using State = void*[5];
+[[gnu::noinline]] inline void go_on(State& state) { __builtin_longjmp(state, 1); }
+
+constexpr unsigned LANES = 32, MOST_THREADS = 1024, STACK = 1 << 16, MOST_SHARED = 1 << 18;
+
+struct Thread {
+    ucontext_t start;
+    State state;
+    bool started, done;
+    const Barrier* waits;
+    unsigned generation;
+    std::vector<Copy> copies;
+    std::vector<size_t> groups;  // of copies: where each ends
+};
+
+// What a lane shows to the others of its warp. Two, so that none is overwritten before all have seen it.
+struct Warp {
+    Barrier barrier;
+    alignas(16) unsigned char shown[2][LANES][32];
+};
+
+struct Block {
+    Launch launch;
+    void (*kernel)(void*);
+    Three index;
+    Three thread;
+    Barrier barrier;
+    Warp warps[MOST_THREADS / LANES];
+    Thread threads[MOST_THREADS];
+    State scheduler;
+    unsigned char* shared;
+    char* stacks;
+
+    Thread& current() { return threads[thread.x]; }
+    Warp& warp() { return warps[thread.x / LANES]; }
+
+    void wait(Barrier& barrier) {
+        Thread& mine = current();
+        mine.generation = barrier.generation;
+        if (++barrier.arrived == barrier.expected) return barrier.release();
+        mine.waits = &barrier;
+        rest();
+        mine.waits = nullptr;
+    }
+
+    // Lets others have their turn.
+    [[gnu::noinline]] void rest() {
+        if (!__builtin_setjmp(current().state)) go_on(scheduler);
+    }
+
+    [[gnu::noinline]] void resume(unsigned number) {
+        thread.x = number;
+        Thread& mine = threads[number];
+        if (__builtin_setjmp(scheduler)) return;
+        if (mine.started) go_on(mine.state);
+        mine.started = true;
+        setcontext(&mine.start);
+    }
+
+    bool can_go_on(const Thread& thread) {
+        return !thread.done && (!thread.waits || thread.waits->generation != thread.generation);
+    }
+
+    void run() {
+        const unsigned count = launch.block.x;
+        barrier = {count, 0, 0};
+        for (unsigned number = 0; number < count; number++) {
+            if (number % LANES == 0) warps[number / LANES].barrier = {std::min(LANES, count - number), 0, 0};
+            Thread& thread = threads[number];
+            thread.done = false;
+            thread.waits = nullptr;
+            thread.copies.clear();
+            thread.groups.clear();
+        }
+        while (barrier.expected > 0) {
+            bool any = false;
+            for (unsigned first = 0; first < count; first += LANES)
+                for (bool again = true; again; any |= again) {
+                    again = false;
+                    for (unsigned number = first; number < std::min(first + LANES, count); number++)
+                        if (can_go_on(threads[number])) resume(number), again = true;
+                }
+            if (!any) fail("all threads of a block wait");
+        }
+    }
+};
+
+inline thread_local Block* block;
+
+// A thread lives on: when the kernel is done, it waits for the next block.
+inline void live() {
+    for (;;) {
+        block->kernel(block->launch.arguments);
+        block->current().done = true;
+        block->warp().barrier.leave();
+        block->barrier.leave();
+        block->rest();
+    }
+}
+
+inline void* pages(size_t bytes, int flags) {
+    void* found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (found == MAP_FAILED) fail("no memory");
+    return found;
+}
+
+inline void prepare() {
+    if (block) return;
+    block = new Block();
+    block->stacks = (char*)pages((size_t)MOST_THREADS * STACK, MAP_NORESERVE);
+    // Kernels know shared memory by addresses of 32 bits.
+    block->shared = (unsigned char*)pages(MOST_SHARED, MAP_32BIT);
+    for (unsigned number = 0; number < MOST_THREADS; number++) {
+        ucontext_t& start = block->threads[number].start;
+        getcontext(&start);
+        start.uc_stack.ss_sp = block->stacks + (size_t)number * STACK;
+        start.uc_stack.ss_size = STACK;
+        start.uc_link = nullptr;
+        makecontext(&start, live, 0);
+    }
+}
+
+inline void run(const Launch& launch, void (*kernel)(void*)) {
+    prepare();
+    if (launch.block.x > MOST_THREADS || launch.shared > MOST_SHARED) fail("a block is too large");
+    block->launch = launch;
+    block->kernel = kernel;
+    for (unsigned y = 0; y < launch.grid.y; y++)
+        for (unsigned x = 0; x < launch.grid.x; x++) {
+            block->index = {x, y, 0};
+            // What another block left behind is not to be relied on.
+            memset(block->shared, 0xff, launch.shared);
+            block->run();
+        }
+}
+
+// What all lanes of the warp show.
+template <typename T> const T& seen(unsigned generation, unsigned lane) {
+    return *(const T*)block->warp().shown[generation % 2][lane];
+}
+template <typename T> unsigned show(const T& mine) {
+    static_assert(sizeof(T) <= sizeof(Warp::shown[0][0]));
+    Warp& warp = block->warp();
+    const unsigned generation = warp.barrier.generation;
+    memcpy(warp.shown[generation % 2][block->thread.x % LANES], &mine, sizeof(T));
+    block->wait(warp.barrier);
+    return generation;
+}
+
+template <typename To, typename From> To bits(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+inline uint16_t to_bf16(float x) {
+    const uint32_t all = bits<uint32_t>(x);
+    if (isnan(x)) return 0x7fff;
+    return (all + 0x7fff + (all >> 16 & 1)) >> 16;
+}
+inline float from_bf16(uint32_t x) { return bits<float>(x << 16); }
+
+// The instructions that kernels name.
+
+inline void cvt_rn_bf16x2_f32(unsigned& packed, float high, float low) {
+    packed = (unsigned)to_bf16(high) << 16 | to_bf16(low);
+}
+inline void cvt_f32_f16(float& value, uint16_t half) { value = (float)bits<_Float16>(half); }
+inline void ex2_approx_ftz_f32(float& y, float x) { y = exp2f(x); }
+
+inline void cp_async_cg_shared_global(unsigned to, const void* from, int bytes) {
+    if (to % 16 || (uintptr_t)from % 16) fail("a copy is not aligned");
+    block->current().copies.push_back({(void*)(uintptr_t)to, from, bytes});
+}
+inline void cp_async_commit_group() { block->current().groups.push_back(block->current().copies.size()); }
+inline void cp_async_wait_group(size_t pending) {
+    auto& copies = block->current().copies;
+    auto& groups = block->current().groups;
+    if (groups.size() <= pending) return;
+    const size_t arrived = groups.size() - pending, end = groups[arrived - 1];
+    for (size_t i = 0; i < end; i++) {
+        memset(copies[i].to, 0, 16);
+        memcpy(copies[i].to, copies[i].from, copies[i].bytes);
+    }
+    copies.erase(copies.begin(), copies.begin() + end);
+    groups.erase(groups.begin(), groups.begin() + arrived);
+    for (size_t& group : groups) group -= end;
+}
+
+inline unsigned half_at(unsigned address, unsigned index) { return ((const uint16_t*)(uintptr_t)address)[index]; }
+inline void load_matrices(unsigned* (&m)[4], unsigned address, bool transposed) {
+    if (address % 16) fail("a matrix is not aligned");
+    const unsigned all = show(address), lane = block->thread.x % LANES, row = lane / 4, pair = lane % 4 * 2;
+    for (unsigned i = 0; i < 4; i++) {
+        auto entry = [&](unsigned row, unsigned column) { return half_at(seen<unsigned>(all, i * 8 + row), column); };
+        *m[i] = transposed ? entry(pair, row) | entry(pair + 1, row) << 16 : entry(row, pair) | entry(row, pair + 1) << 16;
+    }
+}
+inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned address) {
+    unsigned* m[4] = {&a, &b, &c, &d};
+    load_matrices(m, address, false);
+}
+inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(unsigned& a, unsigned& b, unsigned& c, unsigned& d, unsigned address) {
+    unsigned* m[4] = {&a, &b, &c, &d};
+    load_matrices(m, address, true);
+}
+
+struct Fragments { unsigned a[4], b[2]; };
+
+inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(
+        float& s0, float& s1, float& s2, float& s3, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    const unsigned all = show(Fragments{{a0, a1, a2, a3}, {b0, b1}}), lane = block->thread.x % LANES;
+    auto half = [](unsigned pair, unsigned i) { return from_bf16(i % 2 ? pair >> 16 : pair & 0xffff); };
+    auto a = [&](unsigned row, unsigned k) {
+        return half(seen<Fragments>(all, row % 8 * 4 + k % 8 / 2).a[row / 8 + k / 8 * 2], k);
+    };
+    auto b = [&](unsigned k, unsigned column) {
+        return half(seen<Fragments>(all, column * 4 + k % 8 / 2).b[k / 8], k);
+    };
+    float* sums[4] = {&s0, &s1, &s2, &s3};
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++) *sums[i] += a(lane / 4 + i / 2 * 8, k) * b(k, lane % 4 * 2 + i % 2);
+}
+
+}  // namespace emulated
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ static thread_local
+
+#define threadIdx (emulated::block->thread)
+#define blockIdx (emulated::block->index)
+#define blockDim (emulated::block->launch.block)
+#define gridDim (emulated::block->launch.grid)
+
+inline void __syncthreads() { emulated::block->wait(emulated::block->barrier); }
+inline void __syncwarp() { emulated::block->wait(emulated::block->warp().barrier); }
+template <typename T> T __shfl_sync(unsigned, T mine, unsigned lane) {
+    const unsigned all = emulated::show(mine);
+    return emulated::seen<T>(all, lane);
+}
+template <typename T> T __shfl_xor_sync(unsigned mask, T mine, unsigned apart) {
+    return __shfl_sync(mask, mine, (threadIdx.x % emulated::LANES) ^ apart);
+}
+inline bool __any_sync(unsigned, bool mine) {
+    const unsigned all = emulated::show(mine);
+    bool any = false;
+    for (unsigned lane = 0; lane < emulated::LANES; lane++) any |= emulated::seen<bool>(all, lane);
+    return any;
+}
+inline size_t __cvta_generic_to_shared(const void* pointer) { return (size_t)pointer; }
+[[noreturn]] inline void __trap() { emulated::fail("a kernel has given up"); }
+template <typename T> T atomicAdd(T* at, T value) { return *at += value, *at - value; }
+template <typename T> T atomicMin(T* at, T value) {
+    const T before = *at;
+    *at = std::min(before, value);
+    return before;
+}
+inline float __int_as_float(int x) { return emulated::bits<float>(x); }
+inline float __uint_as_float(unsigned x) { return emulated::bits<float>(x); }
+inline double __longlong_as_double(long long x) { return emulated::bits<double>(x); }
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmul_rn(float x, float y) { return x * y; }

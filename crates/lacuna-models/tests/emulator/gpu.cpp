@@ -1,0 +1,315 @@
+// A GPU for machines that have none: the CUDA driver, nvrtc and cublasLt, as far as lacuna calls them, on the CPU.
+//
+// It is slow, and strict: nothing on a stream happens before somebody waits for it, memory ends where a buffer ends, and what
+// nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
+// it is of compute capability 8.0, so that kernels take the way that every GPU with tensor cores has, and cublasLt tells that it
+// knows no product, so that kernels compute them all.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <elf.h>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#define API extern "C" int
+
+namespace {
+
+constexpr int OK = 0, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 15;
+constexpr size_t MEMORY = size_t(16) << 30;
+
+struct Three { unsigned x, y, z; };
+struct Launch {
+    Three grid, block;
+    unsigned shared;
+    void* arguments;
+};
+
+struct Function {
+    void (*run)(const Launch&);
+    size_t argument;
+};
+
+struct Module {
+    void* library;
+    std::map<std::string, Function> functions;
+};
+
+using Work = std::function<void()>;
+
+struct Stream {
+    std::vector<Work> waiting;
+    bool recording = false;
+    std::vector<Work> recorded;
+
+    void add(Work work) { (recording ? recorded : waiting).push_back(std::move(work)); }
+    void run() {
+        std::vector<Work> all = std::move(waiting);
+        waiting.clear();
+        for (Work& work : all) work();
+    }
+};
+
+struct Event {
+    std::atomic<bool> passed = true;
+};
+
+std::mutex guard;
+std::map<uint64_t, size_t> buffers;  // where each begins, and how many bytes it was asked for
+size_t taken = 0;
+
+// A buffer ends with a page, and the page behind it may not be touched.
+size_t page() { return sysconf(_SC_PAGESIZE); }
+size_t pages(size_t bytes) { return (bytes + page() - 1) / page() * page(); }
+
+std::string folder() {
+    Dl_info found;
+    dladdr((void*)&folder, &found);
+    std::string path = found.dli_fname;
+    return path.substr(0, path.rfind('/'));
+}
+
+std::string read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+// The end of what is in brackets that open at `at`.
+size_t closing(const std::string& text, size_t at) {
+    bool quoted = false;
+    for (int depth = 0; at < text.size(); at++) {
+        if (text[at] == '"') quoted = !quoted;
+        if (quoted) continue;
+        depth += (text[at] == '(') - (text[at] == ')');
+        if (depth == 0) return at;
+    }
+    return text.size() - 1;
+}
+
+// An instruction as a call: asm("add.f32 %0, %1;" : "=f"(y) : "f"(x)) becomes emulated::add_f32(y, x).
+std::string call(const std::string& assembly) {
+    const size_t open = assembly.find('"') + 1;
+    size_t end = assembly.find_first_of(" ;\"", open);
+    std::string name = assembly.substr(open, end - open), operands;
+    for (char& letter : name)
+        if (!isalnum(letter)) letter = '_';
+    for (size_t at = assembly.find("\"(", end); at != std::string::npos; at = assembly.find("\"(", at)) {
+        const size_t close = closing(assembly, at + 1);
+        operands += (operands.empty() ? "" : ", ") + assembly.substr(at + 2, close - at - 2);
+        at = close;
+    }
+    return "emulated::" + name + "(" + operands + ")";
+}
+
+// Source for a GPU as source for the CPU.
+std::string translated(std::string source) {
+    // By name: some have several bodies, of which one is compiled.
+    std::map<std::string, std::string> arguments;
+    const std::regex kernel(R"((?:KERNEL|__global__ void)\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\((\w+\*?) \w+\) \{)");
+    for (std::sregex_iterator found(source.begin(), source.end(), kernel), end; found != end; ++found)
+        arguments[(*found)[1]] = (*found)[2];
+    std::string kernels;
+    for (const auto& [name, argument] : arguments)
+        kernels += "extern \"C\" __attribute__((visibility(\"default\"))) void run_" + name +
+                   "(const emulated::Launch& launch) { emulated::run(launch, [](void* argument) { " + name + "(*(" + argument +
+                   "*)argument); }); }\nextern \"C\" __attribute__((visibility(\"default\"))) const size_t size_" + name +
+                   " = sizeof(" + argument + ");\n";
+    const std::regex dynamic(R"(extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];)");
+    source = std::regex_replace(source, dynamic, "$1* $2 = ($1*)emulated::block->shared;");
+    const std::regex assembly(R"(\basm(?: volatile)?\()");
+    for (std::smatch found; std::regex_search(source, found, assembly);) {
+        const size_t at = found.position(), end = closing(source, at + found.length() - 1);
+        source.replace(at, end + 1 - at, call(source.substr(at, end + 1 - at)));
+    }
+    return read(folder() + "/device.h") + source + kernels;
+}
+
+struct Program {
+    std::string source, log, code;
+};
+
+// A library is as long as its headers say.
+size_t length(const void* image) {
+    const auto* header = (const Elf64_Ehdr*)image;
+    return header->e_shoff + size_t(header->e_shnum) * header->e_shentsize;
+}
+
+}  // namespace
+
+// nvrtc
+
+API nvrtcVersion(int* major, int* minor) { return *major = 1, *minor = 0, OK; }
+API nvrtcCreateProgram(Program** program, const char* source, const char*, int, const char**, const char**) {
+    return *program = new Program{source, "", ""}, OK;
+}
+API nvrtcDestroyProgram(Program** program) { return delete *program, OK; }
+API nvrtcCompileProgram(Program* program, int count, const char** options) {
+    char name[] = "/tmp/lacuna-kernels-XXXXXX";
+    if (!mkdtemp(name)) return 1;
+    const std::string path = name;
+    std::ofstream(path + "/kernels.cpp") << translated(program->source);
+    std::string command = "g++ -std=c++17 -O3 -march=native -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w -shared -fPIC -D__CUDA_ARCH__=800 ";
+    for (int i = 0; i < count; i++) {
+        const std::string option = options[i], define = "--define-macro=";
+        if (option.rfind(define, 0) == 0) command += "-D" + option.substr(define.size()) + " ";
+    }
+    command += path + "/kernels.cpp -o " + path + "/kernels.so 2> " + path + "/log";
+    const bool compiled = system(command.c_str()) == 0;
+    program->log = read(path + "/log");
+    program->code = read(path + "/kernels.so");
+    if (system(("rm -r " + path).c_str()) != 0) return 1;
+    return compiled ? OK : 6;
+}
+API nvrtcGetProgramLogSize(Program* program, size_t* bytes) { return *bytes = program->log.size() + 1, OK; }
+API nvrtcGetProgramLog(Program* program, char* log) { return strcpy(log, program->log.c_str()), OK; }
+API nvrtcGetCUBINSize(Program* program, size_t* bytes) { return *bytes = program->code.size(), OK; }
+API nvrtcGetCUBIN(Program* program, char* code) { return memcpy(code, program->code.data(), program->code.size()), OK; }
+
+// cublasLt
+
+extern "C" size_t cublasLtGetVersion() { return 10000; }
+API cublasLtCreate(void** handle) { return *handle = malloc(1), OK; }
+API cublasLtDestroy(void* handle) { return free(handle), OK; }
+API cublasLtMatmulDescCreate(void** made, int, int) { return *made = malloc(1), OK; }
+API cublasLtMatmulDescDestroy(void* made) { return free(made), OK; }
+API cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) { return OK; }
+API cublasLtMatrixLayoutCreate(void** made, int, uint64_t, uint64_t, int64_t) { return *made = malloc(1), OK; }
+API cublasLtMatrixLayoutDestroy(void* made) { return free(made), OK; }
+API cublasLtMatmulPreferenceCreate(void** made) { return *made = malloc(1), OK; }
+API cublasLtMatmulPreferenceDestroy(void* made) { return free(made), OK; }
+API cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return OK; }
+API cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* count) {
+    return *count = 0, NOT_SUPPORTED;
+}
+
+// The driver
+
+API cuInit(unsigned) { return OK; }
+API cuDriverGetVersion(int* version) { return *version = 1000, OK; }
+API cuGetErrorName(int, const char** text) { return *text = "CUDA_ERROR", OK; }
+API cuGetErrorString(int, const char** text) { return *text = "the emulated GPU cannot do this", OK; }
+API cuDeviceGet(int* device, int) { return *device = 0, OK; }
+API cuDeviceGetCount(int* count) { return *count = 1, OK; }
+API cuDeviceGetName(char* name, int bytes, int) { return snprintf(name, bytes, "emulated GPU"), OK; }
+API cuDeviceGetAttribute(int* value, int attribute, int) {
+    constexpr int MAJOR = 75, MINOR = 76;
+    return *value = attribute == MAJOR ? 8 : attribute == MINOR ? 0 : 0, OK;
+}
+API cuDevicePrimaryCtxRetain(void** context, int) { return *context = (void*)1, OK; }
+API cuDevicePrimaryCtxRelease_v2(int) { return OK; }
+API cuCtxSetCurrent(void*) { return OK; }
+API cuCtxGetCurrent(void** context) { return *context = (void*)1, OK; }
+API cuCtxSynchronize() { return OK; }
+
+API cuMemGetInfo_v2(size_t* unused, size_t* all) {
+    std::lock_guard<std::mutex> held(guard);
+    return *unused = MEMORY - taken, *all = MEMORY, OK;
+}
+API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+    std::lock_guard<std::mutex> held(guard);
+    if (taken + bytes > MEMORY) return OUT_OF_MEMORY;
+    // Kernels touch sixteen bytes at a time.
+    const size_t rounded = (bytes + 15) / 16 * 16, length = pages(rounded);
+    auto* found = (uint8_t*)mmap(nullptr, length + page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) return OUT_OF_MEMORY;
+    mprotect(found + length, page(), PROT_NONE);
+    *address = (uint64_t)(found + length - rounded);
+    memset((void*)*address, 0xff, rounded);
+    buffers[*address] = bytes;
+    taken += bytes;
+    return OK;
+}
+API cuMemFree_v2(uint64_t address) {
+    std::lock_guard<std::mutex> held(guard);
+    const size_t bytes = buffers.at(address), length = pages((bytes + 15) / 16 * 16);
+    munmap((void*)(address / page() * page()), length + page());
+    buffers.erase(address);
+    taken -= bytes;
+    return OK;
+}
+API cuMemHostAlloc(void** address, size_t bytes, unsigned) { return *address = malloc(bytes), OK; }
+API cuMemFreeHost(void* address) { return free(address), OK; }
+API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream* stream) {
+    return stream->add([=] { memset((void*)to, value, bytes); }), OK;
+}
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, Stream* stream) {
+    return stream->add([=] { memcpy((void*)to, from, bytes); }), OK;
+}
+API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Stream* stream) {
+    // Until somebody waits, what is there is no answer.
+    memset(to, 0xff, bytes);
+    return stream->add([=] { memcpy(to, (const void*)from, bytes); }), OK;
+}
+
+API cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream(), OK; }
+API cuStreamDestroy_v2(Stream* stream) { return delete stream, OK; }
+API cuStreamSynchronize(Stream* stream) { return stream->run(), OK; }
+API cuStreamBeginCapture_v2(Stream* stream, int) { return stream->recording = true, OK; }
+API cuStreamEndCapture(Stream* stream, std::vector<Work>** graph) {
+    stream->recording = false;
+    *graph = new std::vector<Work>(std::move(stream->recorded));
+    stream->recorded.clear();
+    return OK;
+}
+API cuGraphInstantiateWithFlags(std::vector<Work>** made, std::vector<Work>* graph, uint64_t) {
+    return *made = new std::vector<Work>(*graph), OK;
+}
+API cuGraphLaunch(std::vector<Work>* graph, Stream* stream) {
+    for (Work& work : *graph) stream->add(work);
+    return OK;
+}
+API cuGraphDestroy(std::vector<Work>* graph) { return delete graph, OK; }
+API cuGraphExecDestroy(std::vector<Work>* graph) { return delete graph, OK; }
+
+API cuEventCreate(Event** event, unsigned) { return *event = new Event(), OK; }
+API cuEventDestroy_v2(Event* event) { return delete event, OK; }
+API cuEventRecord(Event* event, Stream* stream) {
+    event->passed = false;
+    return stream->add([=] { event->passed = true; }), OK;
+}
+API cuEventQuery(Event* event) { return event->passed ? OK : NOT_READY; }
+API cuEventElapsedTime(float* milliseconds, Event*, Event*) { return *milliseconds = 1.0f, OK; }
+
+API cuModuleLoadData(Module** module, const void* image) {
+    const int file = memfd_create("kernels", 0);
+    const size_t bytes = length(image);
+    if (write(file, image, bytes) != (ssize_t)bytes) return NOT_FOUND;
+    // It stays open: the linker knows libraries by their paths.
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) return fprintf(stderr, "emulated GPU: %s\n", dlerror()), NOT_FOUND;
+    return *module = new Module{library, {}}, OK;
+}
+API cuModuleUnload(Module*) {
+    // Its threads live on.
+    return OK;
+}
+API cuModuleGetFunction(Function** function, Module* module, const char* name) {
+    auto run = (void (*)(const Launch&))dlsym(module->library, (std::string("run_") + name).c_str());
+    auto size = (const size_t*)dlsym(module->library, (std::string("size_") + name).c_str());
+    if (!run || !size) return NOT_FOUND;
+    module->functions[name] = {run, *size};
+    return *function = &module->functions[name], OK;
+}
+API cuFuncSetAttribute(Function*, int, int) { return OK; }
+API cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
+                   unsigned shared, Stream* stream, void** arguments, void**) {
+    std::vector<char> argument((char*)arguments[0], (char*)arguments[0] + function->argument);
+    auto run = function->run;
+    stream->add([=]() mutable { run(Launch{{x, y, z}, {threads, 1, 1}, shared, argument.data()}); });
+    return OK;
+}
