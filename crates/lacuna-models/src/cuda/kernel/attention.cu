@@ -190,6 +190,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with
 
 DEVICE void attend(const Attention& a) {
     extern __shared__ float shared[];
+    __shared__ float weights[WARPS][KEYS];
     float* keys = shared;
     float* values = keys + KEYS * PITCH;
     float* queries = values + KEYS * PITCH;
@@ -236,12 +237,12 @@ DEVICE void attend(const Attention& a) {
             const float weight = visible ? expf(score - best) : 0.0f;
             total = total * shrink + warp_sum(weight);
             part = part * shrink + warp_sum(visible ? weight * a.open[tile.open_start + key] : 0.0f);
+            weights[warp][lane] = weight;
+            __syncwarp();
             for (int i = 0; i < SHARE; i++) mixed[i] *= shrink;
-            for (int k = 0; k < KEYS; k++) {
-                const float w = __shfl_sync(~0u, weight, k);
+            for (int k = 0; k < KEYS; k++)
                 for (int i = 0; i < SHARE; i++)
-                    if (lane + 32 * i < HEAD_SIZE) mixed[i] += w * values[k * PITCH + lane + 32 * i];
-            }
+                    if (lane + 32 * i < HEAD_SIZE) mixed[i] += weights[warp][k] * values[k * PITCH + lane + 32 * i];
         }
         if (!active) continue;
         if (a.mass && lane == 0) a.mass[(size_t)(tile.first + index) * a.heads + head] = part / total;
