@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <algorithm>
+#include <tuple>
+#include <utility>
 #include <vector>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -162,8 +164,7 @@ inline void prepare() {
     if (block) return;
     block = new Block();
     block->stacks = (char*)pages((size_t)MOST_THREADS * STACK, MAP_NORESERVE);
-    // Kernels know shared memory by addresses of 32 bits.
-    block->shared = (unsigned char*)pages(MOST_SHARED, MAP_32BIT);
+    block->shared = (unsigned char*)pages(MOST_SHARED, 0);
     for (unsigned number = 0; number < MOST_THREADS; number++) {
         ucontext_t& start = block->threads[number].start;
         getcontext(&start);
@@ -215,17 +216,24 @@ inline uint16_t to_bf16(float x) {
 }
 inline float from_bf16(uint32_t x) { return bits<float>(x << 16); }
 
+// What lies at an address of shared memory, which instructions count from its start.
+inline unsigned char* shared_at(unsigned address, unsigned bytes) {
+    if (address % bytes || address + bytes > block->launch.shared) fail("an address is not aligned, or not in shared memory");
+    return block->shared + address;
+}
+
 // The instructions that kernels name.
 
 inline void cvt_rn_bf16x2_f32(unsigned& packed, float high, float low) {
     packed = (unsigned)to_bf16(high) << 16 | to_bf16(low);
 }
 inline void cvt_f32_f16(float& value, uint16_t half) { value = (float)bits<_Float16>(half); }
+inline void cvt_rn_satfinite_e4m3x2_f32(uint16_t&, float, float) { fail("fp8 is not emulated"); }
 inline void ex2_approx_ftz_f32(float& y, float x) { y = exp2f(x); }
 
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int bytes) {
-    if (to % 16 || (uintptr_t)from % 16) fail("a copy is not aligned");
-    block->current().copies.push_back({(void*)(uintptr_t)to, from, bytes});
+    if ((uintptr_t)from % 16) fail("a copy is not aligned");
+    block->current().copies.push_back({shared_at(to, 16), from, bytes});
 }
 inline void cp_async_commit_group() { block->current().groups.push_back(block->current().copies.size()); }
 inline void cp_async_wait_group(size_t pending) {
@@ -242,12 +250,13 @@ inline void cp_async_wait_group(size_t pending) {
     for (size_t& group : groups) group -= end;
 }
 
-inline unsigned half_at(unsigned address, unsigned index) { return ((const uint16_t*)(uintptr_t)address)[index]; }
 inline void load_matrices(unsigned* (&m)[4], unsigned address, bool transposed) {
-    if (address % 16) fail("a matrix is not aligned");
-    const unsigned all = show(address), lane = block->thread.x % LANES, row = lane / 4, pair = lane % 4 * 2;
+    const unsigned char* mine = shared_at(address, 16);
+    const unsigned all = show(mine), lane = block->thread.x % LANES, row = lane / 4, pair = lane % 4 * 2;
     for (unsigned i = 0; i < 4; i++) {
-        auto entry = [&](unsigned row, unsigned column) { return half_at(seen<unsigned>(all, i * 8 + row), column); };
+        auto entry = [&](unsigned row, unsigned column) {
+            return (unsigned)((const uint16_t*)seen<const unsigned char*>(all, i * 8 + row))[column];
+        };
         *m[i] = transposed ? entry(pair, row) | entry(pair + 1, row) << 16 : entry(row, pair) | entry(row, pair + 1) << 16;
     }
 }
@@ -277,12 +286,68 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(
         for (unsigned k = 0; k < 16; k++) *sums[i] += a(lane / 4 + i / 2 * 8, k) * b(k, lane % 4 * 2 + i % 2);
 }
 
+// Hopper's products, of four warps: sums[64][n] (+)= a[64][16] * b[16][n].
+
+inline void fence_proxy_async_shared__cta() {}
+inline void wgmma_fence_sync_aligned() {}
+inline void wgmma_commit_group_sync_aligned() {}
+inline void wgmma_wait_group_sync_aligned() {}
+
+// A matrix in shared memory, as its descriptor tells it: in rows of 128 bytes whose pieces are permuted.
+struct Matrix {
+    uint64_t told;
+
+    float at(unsigned row, unsigned column) const {
+        const unsigned start = (told & 0x3fff) << 4, columns = (told >> 16 & 0x3fff) << 4, rows = (told >> 32 & 0x3fff) << 4;
+        const unsigned plain = start + column / 64 * columns + row / 8 * rows + row % 8 * 128 + column % 64 * 2;
+        return from_bf16(*(const uint16_t*)shared_at(plain ^ (plain >> 7 & 7) << 4, 2));
+    }
+};
+
+template <unsigned N, typename A, typename B> void add_products(float* (&sums)[N], bool add, A a, B b) {
+    const unsigned lane = block->thread.x % LANES, warp = block->thread.x / LANES % 4;
+    for (unsigned i = 0; i < N; i++) {
+        const unsigned row = warp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        if (!add) *sums[i] = 0.0f;
+        for (unsigned k = 0; k < 16; k++) *sums[i] += a(row, k) * b(k, column);
+    }
+}
+
+// Both in shared memory, b transposed.
+template <size_t... I, typename T> void products_of_shared(std::index_sequence<I...>, T sums) {
+    float* all[] = {&std::get<I>(sums)...};
+    constexpr size_t N = sizeof...(I);
+    const Matrix a{std::get<N>(sums)}, b{std::get<N + 1>(sums)};
+    add_products(all, std::get<N + 2>(sums), [&](unsigned row, unsigned k) { return a.at(row, k); },
+                 [&](unsigned k, unsigned column) { return b.at(column, k); });
+}
+// a in registers.
+template <size_t... I, typename T> void products_of_registers(std::index_sequence<I...>, T sums) {
+    float* all[] = {&std::get<I>(sums)...};
+    constexpr size_t N = sizeof...(I);
+    struct Registers { unsigned a[4]; };
+    const unsigned shown = show(Registers{{std::get<N>(sums), std::get<N + 1>(sums), std::get<N + 2>(sums), std::get<N + 3>(sums)}});
+    const Matrix b{std::get<N + 4>(sums)};
+    auto a = [&](unsigned row, unsigned k) {
+        const unsigned pair = seen<Registers>(shown, row % 8 * 4 + k % 8 / 2).a[row % 16 / 8 + k / 8 * 2];
+        return from_bf16(k % 2 ? pair >> 16 : pair & 0xffff);
+    };
+    add_products(all, true, a, [&](unsigned k, unsigned column) { return b.at(k, column); });
+}
+template <size_t N, typename... T> void products(T&&... operands) {
+    if constexpr (sizeof...(T) == N + 3)
+        products_of_shared(std::make_index_sequence<N>(), std::tie(operands...));
+    else
+        products_of_registers(std::make_index_sequence<N>(), std::tie(operands...));
+}
+template <typename... T> void wgmma_mma_async_sync_aligned_m64n64k16_f32_bf16_bf16(T&&... operands) { products<32>(operands...); }
+template <typename... T> void wgmma_mma_async_sync_aligned_m64n128k16_f32_bf16_bf16(T&&... operands) { products<64>(operands...); }
+
 }  // namespace emulated
 
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static thread_local
 
@@ -306,7 +371,7 @@ inline bool __any_sync(unsigned, bool mine) {
     for (unsigned lane = 0; lane < emulated::LANES; lane++) any |= emulated::seen<bool>(all, lane);
     return any;
 }
-inline size_t __cvta_generic_to_shared(const void* pointer) { return (size_t)pointer; }
+inline size_t __cvta_generic_to_shared(const void* pointer) { return (const unsigned char*)pointer - emulated::block->shared; }
 [[noreturn]] inline void __trap() { emulated::fail("a kernel has given up"); }
 template <typename T> T atomicAdd(T* at, T value) { return *at += value, *at - value; }
 template <typename T> T atomicMin(T* at, T value) {

@@ -2,8 +2,8 @@
 //
 // It is slow, and strict: nothing on a stream happens before somebody waits for it, memory ends where a buffer ends, and what
 // nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
-// it is of compute capability 8.0, so that kernels take the way that every GPU with tensor cores has, and cublasLt tells that it
-// knows no product, so that kernels compute them all.
+// it is of compute capability 8.0, or what EMULATED_CAPABILITY says, such as 90: then kernels take Hopper's way. cublasLt tells that
+// it knows no product, so that kernels compute them all.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +29,11 @@ namespace {
 
 constexpr int OK = 0, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 15;
 constexpr size_t MEMORY = size_t(16) << 30;
+
+int capability() {
+    const char* told = getenv("EMULATED_CAPABILITY");
+    return told ? atoi(told) : 80;
+}
 
 struct Three { unsigned x, y, z; };
 struct Launch {
@@ -100,14 +105,23 @@ size_t closing(const std::string& text, size_t at) {
     return text.size() - 1;
 }
 
-// An instruction as a call: asm("add.f32 %0, %1;" : "=f"(y) : "f"(x)) becomes emulated::add_f32(y, x).
+// An instruction as a call: asm("add.f32 %0, %1;" : "=f"(y) : "f"(x)) becomes emulated::add_f32(y, x). Of several, the last
+// one counts: the others prepare it.
 std::string call(const std::string& assembly) {
-    const size_t open = assembly.find('"') + 1;
-    size_t end = assembly.find_first_of(" ;\"", open);
-    std::string name = assembly.substr(open, end - open), operands;
+    const std::regex instruction(R"((?:^|;)[\s{]*([a-z][\w.:]*)[^;]*;\}?$)");
+    std::string text;
+    size_t at = assembly.find('"');
+    for (; assembly[at] == '"'; at = assembly.find_first_not_of(" \n", at)) {
+        const size_t end = assembly.find('"', at + 1);
+        text += assembly.substr(at + 1, end - at - 1);
+        at = end + 1;
+    }
+    std::smatch found;
+    if (!std::regex_search(text, found, instruction)) return "#error \"" + text + "\"";
+    std::string name = found[1], operands;
     for (char& letter : name)
         if (!isalnum(letter)) letter = '_';
-    for (size_t at = assembly.find("\"(", end); at != std::string::npos; at = assembly.find("\"(", at)) {
+    for (at = assembly.find("\"(", at); at != std::string::npos; at = assembly.find("\"(", at)) {
         const size_t close = closing(assembly, at + 1);
         operands += (operands.empty() ? "" : ", ") + assembly.substr(at + 2, close - at - 2);
         at = close;
@@ -115,19 +129,19 @@ std::string call(const std::string& assembly) {
     return "emulated::" + name + "(" + operands + ")";
 }
 
-// Source for a GPU as source for the CPU.
+// Source for a GPU, without macros, as source for the CPU.
 std::string translated(std::string source) {
-    // By name: some have several bodies, of which one is compiled.
-    std::map<std::string, std::string> arguments;
-    const std::regex kernel(R"((?:KERNEL|__global__ void)\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\((\w+\*?) \w+\) \{)");
-    for (std::sregex_iterator found(source.begin(), source.end(), kernel), end; found != end; ++found)
-        arguments[(*found)[1]] = (*found)[2];
+    const std::string bounds = "__launch_bounds__";
+    for (size_t at; (at = source.find(bounds)) != std::string::npos;)
+        source.erase(at, closing(source, at + bounds.size()) + 1 - at);
     std::string kernels;
-    for (const auto& [name, argument] : arguments)
-        kernels += "extern \"C\" __attribute__((visibility(\"default\"))) void run_" + name +
-                   "(const emulated::Launch& launch) { emulated::run(launch, [](void* argument) { " + name + "(*(" + argument +
-                   "*)argument); }); }\nextern \"C\" __attribute__((visibility(\"default\"))) const size_t size_" + name +
-                   " = sizeof(" + argument + ");\n";
+    const std::regex kernel(R"(extern "C" __global__ void\s+(\w+)\((\w+\*?) \w+\) \{)");
+    for (std::sregex_iterator found(source.begin(), source.end(), kernel), end; found != end; ++found) {
+        const std::string name = (*found)[1], argument = (*found)[2], seen = "extern \"C\" __attribute__((visibility(\"default\"))) ";
+        kernels += seen + "void run_" + name + "(const emulated::Launch& launch) { emulated::run(launch, [](void* argument) { " +
+                   name + "(*(" + argument + "*)argument); }); }\n" + seen + "const size_t size_" + name + " = sizeof(" + argument +
+                   ");\n";
+    }
     const std::regex dynamic(R"(extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];)");
     source = std::regex_replace(source, dynamic, "$1* $2 = ($1*)emulated::block->shared;");
     const std::regex assembly(R"(\basm(?: volatile)?\()");
@@ -161,14 +175,18 @@ API nvrtcCompileProgram(Program* program, int count, const char** options) {
     char name[] = "/tmp/lacuna-kernels-XXXXXX";
     if (!mkdtemp(name)) return 1;
     const std::string path = name;
-    std::ofstream(path + "/kernels.cpp") << translated(program->source);
-    std::string command = "g++ -std=c++17 -O3 -march=native -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w -shared -fPIC -D__CUDA_ARCH__=800 ";
+    std::string defines = " -D__CUDA_ARCH__=" + std::to_string(10 * capability());
+    if (capability() == 90) defines += " -D__CUDA_ARCH_FEAT_SM90_ALL";
     for (int i = 0; i < count; i++) {
         const std::string option = options[i], define = "--define-macro=";
-        if (option.rfind(define, 0) == 0) command += "-D" + option.substr(define.size()) + " ";
+        if (option.rfind(define, 0) == 0) defines += " -D" + option.substr(define.size());
     }
-    command += path + "/kernels.cpp -o " + path + "/kernels.so 2> " + path + "/log";
-    const bool compiled = system(command.c_str()) == 0;
+    auto run = [&](const std::string& command) { return system(("cd " + path + " && " + command + " 2>> log").c_str()) == 0; };
+    std::ofstream(path + "/kernels.cu") << program->source;
+    bool compiled = run("g++ -E -P -x c++ kernels.cu -o plain" + defines);
+    std::ofstream(path + "/kernels.cpp") << translated(read(path + "/plain"));
+    compiled &= run("g++ -std=c++17 -O3 -march=native -ffp-contract=off -fno-strict-aliasing -fvisibility=hidden -w -shared -fPIC "
+                    "kernels.cpp -o kernels.so");
     program->log = read(path + "/log");
     program->code = read(path + "/kernels.so");
     if (system(("rm -r " + path).c_str()) != 0) return 1;
@@ -207,7 +225,7 @@ API cuDeviceGetCount(int* count) { return *count = 1, OK; }
 API cuDeviceGetName(char* name, int bytes, int) { return snprintf(name, bytes, "emulated GPU"), OK; }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     constexpr int MAJOR = 75, MINOR = 76;
-    return *value = attribute == MAJOR ? 8 : attribute == MINOR ? 0 : 0, OK;
+    return *value = attribute == MAJOR ? capability() / 10 : attribute == MINOR ? capability() % 10 : 0, OK;
 }
 API cuDevicePrimaryCtxRetain(void** context, int) { return *context = (void*)1, OK; }
 API cuDevicePrimaryCtxRelease_v2(int) { return OK; }
