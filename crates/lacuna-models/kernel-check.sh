@@ -14,7 +14,9 @@ case $told in *skipped*) echo "$told"; exit 1 ;; esac
 echo "all kernels compile"
 
 emulator=crates/lacuna-models/tests/emulator
-mkdir -p "$target/emulator"
+# What it compiled before may be of another day.
+rm -rf "$target/emulator"
+mkdir "$target/emulator"
 cp "$emulator/device.h" "$target/emulator"
 g++ -std=c++17 -O2 -Wall -shared -fPIC "$emulator/gpu.cpp" -o "$target/emulator/libcuda.so" -ldl
 for name in libnvrtc libcublasLt; do ln -sf libcuda.so "$target/emulator/$name.so"; done
