@@ -1,6 +1,6 @@
 //! Rows to read, as they are found in the layout.
 
-use lacuna::{Choice, Lens, Row};
+use lacuna::{Choice, Lens, Place, Row};
 
 use super::kernel::{self, NOBODY};
 use crate::Result;
@@ -29,6 +29,10 @@ impl<'a> Ask<'a> {
             key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
             drawn: drawn(asked.lens),
         })
+    }
+
+    pub(crate) fn all(layout: &Layout, asked: &[Row<'a>]) -> Result<Vec<Self>> {
+        asked.iter().map(|row| Self::new(layout, row)).collect()
     }
 
     /// How many rows are projected for it.
@@ -63,7 +67,20 @@ pub(crate) struct Group<'a> {
     pub(crate) guide_slot: Option<usize>,
 }
 
+/// Candidates of a group at most: their scores fit into shared memory.
+const CANDIDATES: usize = 6000;
+
 impl Group<'_> {
+    /// Whether the GPU can choose from these, which are ranked beside what is `sure` to be read of their view. What it chooses takes
+    /// the place of the first of them among the selected rows, so they must have places of their own, side by side, and nothing
+    /// may be kept for one rather than another.
+    pub(crate) fn can_have(candidates: &[Ask<'_>], sure: &[Row<'_>]) -> bool {
+        let ascend = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
+        let kept = candidates.iter().any(|ask| ask.key.is_some());
+        let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
+        ascend && !kept && !between && candidates.len() <= CANDIDATES
+    }
+
     /// What the GPU must know, but for where its candidates lie.
     pub(crate) fn choice(&self) -> kernel::Choice {
         kernel::Choice {

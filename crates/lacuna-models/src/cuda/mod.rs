@@ -8,6 +8,7 @@ mod believe;
 mod buffer;
 mod compile;
 mod event;
+mod foreseen;
 mod forward;
 mod fp8;
 mod gpu;

@@ -8,6 +8,7 @@ use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
 use super::ask::{Ask, Group};
 use super::believe::{believe, log_total};
 use super::buffer::Buffer;
+use super::foreseen::Foreseen;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
 use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Reading, STRETCH, Summary};
@@ -23,8 +24,6 @@ const AT_ONCE: usize = 256 << 20;
 const UNASKED: usize = 64;
 /// Operations that this may take where rows are cheap.
 const UNASKED_OPERATIONS: f64 = 4e9;
-/// Candidates that can be chosen from by score: their scores fit into shared memory.
-const CANDIDATES: usize = 6000;
 
 /// What reading computes in, and what it remembers from step to step.
 pub(crate) struct Reader {
@@ -44,32 +43,6 @@ pub(crate) struct Reader {
     foreseen: Foreseen,
     /// Rows that may be read without being asked for.
     pub(crate) unasked: usize,
-}
-
-/// What was read of the views observed last before it was asked for.
-#[derive(Default)]
-struct Foreseen {
-    beliefs: Vec<Option<lacuna::Result<Belief>>>,
-    /// For each key of the layout, where its belief is.
-    places: Vec<u32>,
-}
-
-impl Foreseen {
-    /// Forgets everything.
-    fn clear(&mut self, layout: &Layout) {
-        self.beliefs.clear();
-        self.places.clear();
-        self.places.resize(layout.keys(), NOBODY);
-    }
-
-    fn insert(&mut self, key: usize, belief: lacuna::Result<Belief>) {
-        self.places[key] = self.beliefs.len() as u32;
-        self.beliefs.push(Some(belief));
-    }
-
-    fn take(&mut self, key: usize) -> Option<lacuna::Result<Belief>> {
-        self.beliefs.get_mut(self.places[key] as usize)?.take()
-    }
 }
 
 /// Beliefs on their way from the GPU.
@@ -116,24 +89,17 @@ impl Reader {
         let (mut all, mut groups, mut scores) = (Vec::new(), Vec::new(), 0);
         for view in views {
             let Forecast { sure, ranked, expected, most, sources } = view.forecast;
-            let asks =
-                |rows: &[Row<'a>]| rows.iter().map(|row| Ask::new(layout, row)).collect::<Result<Vec<Ask<'a>>>>();
             let (first_score, tokens) = (scores, view.tokens.len());
             scores += view.attention.len() * tokens;
-            all.extend(asks(sure)?);
-            let candidates = asks(ranked)?;
+            all.extend(Ask::all(layout, sure)?);
+            let candidates = Ask::all(layout, ranked)?;
             let spare = if candidates.iter().all(Ask::is_harmless) { share } else { 0 };
             let take = expected.max(spare).min(most).min(candidates.len());
             let first = all.len();
-            all.extend(&candidates[..take]);
-            if sources > 0 && (1..candidates.len()).contains(&take) {
-                let each_once = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
-                let remembered = candidates.iter().any(|ask| ask.key.is_some());
-                let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
-                if !each_once || remembered || between || candidates.len() > CANDIDATES {
-                    all.truncate(first);
-                    continue;
-                }
+            if sources == 0 || take == candidates.len() {
+                all.extend(&candidates[..take]);
+            } else if take > 0 && Group::can_have(&candidates, sure) {
+                all.extend(&candidates[..take]);
                 let (slot, guide_slot) = (0, None);
                 groups.push(Group { first, take, candidates, scores: first_score, sources, tokens, slot, guide_slot });
             }
@@ -217,8 +183,7 @@ impl Reader {
             }
         }
         let outcomes = self.landing.fetch::<Summary>(self.outcomes.at(0), asks.len())?;
-        let count = groups.last().map_or(0, |group| group.first + group.take);
-        let chosen = self.landing.fetch::<u32>(self.chosen.at(0), count)?;
+        let chosen = self.landing.fetch::<u32>(self.chosen.at(0), end_of(&groups))?;
         Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen, logits })
     }
 
@@ -226,7 +191,7 @@ impl Reader {
     fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
         let Pending { mut asks, groups, compared, outcomes, chosen, logits } = pending;
         let Self { landing, remembered, remembered_here, .. } = self;
-        let chosen = landing.get::<u32>(chosen, groups.last().map_or(0, |group| group.first + group.take));
+        let chosen = landing.get::<u32>(chosen, end_of(&groups));
         for Group { first, take, candidates, .. } in &groups {
             let its = *first..first + take;
             for (ask, &number) in asks[its.clone()].iter_mut().zip(&chosen[its]) {
@@ -447,6 +412,11 @@ impl Reader {
         let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
         rows.min(AT_ONCE / parts) * parts + filled_up(rows) * sizes.hidden * size_of::<f32>()
     }
+}
+
+/// The ask behind the last of those that are chosen by score.
+fn end_of(groups: &[Group<'_>]) -> usize {
+    groups.last().map_or(0, |group| group.first + group.take)
 }
 
 /// Rows that may be read without being asked for.
