@@ -2,7 +2,7 @@
 
 use lacuna::{Choice, Lens, Place, Row};
 
-use super::kernel::{self, NOBODY};
+use super::kernel::{self, Look, NOBODY};
 use crate::Result;
 use crate::layout::Layout;
 
@@ -15,9 +15,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) guide: Option<usize>,
     /// What it is remembered under.
     pub(crate) key: Option<(u64, usize)>,
-    /// What logits are divided by, and how much noise decides which token is drawn. None if the belief is made here, from all
-    /// logits: a truncated distribution, or tokens that are to wait.
-    pub(crate) drawn: Option<(f64, f64)>,
+    /// Whether its logits are wanted themselves.
+    pub(crate) verbatim: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -27,7 +26,7 @@ impl<'a> Ask<'a> {
             row: layout.row(asked.view, asked.place)?,
             guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
             key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
-            drawn: drawn(asked.lens),
+            verbatim: false,
         })
     }
 
@@ -40,14 +39,10 @@ impl<'a> Ask<'a> {
         1 + usize::from(self.guide.is_some())
     }
 
-    /// How many rows of logits are written for it: none if a few numbers are all that is wanted.
+    /// How many rows of logits are written for it: none if what tiles of them tell is enough.
     pub(crate) fn written(&self) -> usize {
-        if self.drawn.is_none() || self.guide.is_some() { self.projected() } else { 0 }
-    }
-
-    /// Whether reading it without being asked does no harm: nothing is remembered, and few numbers leave the GPU.
-    pub(crate) fn is_harmless(&self) -> bool {
-        self.key.is_none() && self.drawn.is_some()
+        let known = self.verbatim || self.guide.is_some() || takes_a_second_look(self.asked.lens);
+        if known { self.projected() } else { 0 }
     }
 }
 
@@ -107,20 +102,28 @@ impl Group<'_> {
     }
 }
 
-/// How the GPU makes beliefs through a lens: what it divides logits by, and how much noise it adds before it takes the largest. None
-/// if it cannot.
-fn drawn(lens: &Lens) -> Option<(f64, f64)> {
-    let drawn = match lens.choice {
-        Choice::Greedy => (1.0, 0.0),
-        Choice::Gumbel { temperature } => (1.0, temperature),
-        Choice::Nucleus { temperature, top_p, top_k } if top_p >= 1.0 && top_k == 0 => {
-            if temperature > 0.0 {
-                (temperature, 1.0)
-            } else {
-                (1.0, 0.0)
-            }
-        }
-        Choice::Nucleus { .. } => return None,
+/// Whether what a lens shows can be told only once all logits are known: some tokens are to wait, or only the most probable count.
+pub(crate) fn takes_a_second_look(lens: &Lens) -> bool {
+    let truncated = matches!(lens.choice, Choice::Nucleus { top_p, top_k, .. } if top_p < 1.0 || top_k > 0);
+    truncated || !lens.deferred.is_empty()
+}
+
+/// How the GPU is to look through a lens, but for the tokens that are special to it.
+pub(crate) fn look(lens: &Lens) -> Look {
+    let (temper, noise, share, most) = match lens.choice {
+        Choice::Greedy => (1.0, 0.0, 1.0, 0),
+        Choice::Gumbel { temperature } => (1.0, temperature, 1.0, 0),
+        Choice::Nucleus { temperature, top_p, top_k } if temperature > 0.0 => (temperature, 1.0, top_p, top_k),
+        Choice::Nucleus { top_p, top_k, .. } => (1.0, 0.0, top_p, top_k),
     };
-    lens.deferred.is_empty().then_some(drawn)
+    Look {
+        guide: NOBODY,
+        witness: NOBODY,
+        again: u32::from(takes_a_second_look(lens)),
+        most: if most > 0 { u32::try_from(most).unwrap_or(u32::MAX) } else { u32::MAX },
+        share,
+        temper,
+        noise,
+        ..Look::default()
+    }
 }

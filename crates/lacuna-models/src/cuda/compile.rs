@@ -9,7 +9,7 @@ use cudarc::nvrtc::{result, sys};
 
 use crate::{Error, Result};
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     include_str!("kernel/common.cu"),
     include_str!("kernel/rows.cu"),
     include_str!("kernel/fp8.cu"),
@@ -19,6 +19,7 @@ const SOURCES: [&str; 11] = [
     include_str!("kernel/attention.cu"),
     include_str!("kernel/scores.cu"),
     include_str!("kernel/belief.cu"),
+    include_str!("kernel/truncate.cu"),
     include_str!("kernel/projection.cu"),
     include_str!("kernel/weights.cu"),
 ];

@@ -2,6 +2,7 @@
 
 use lacuna::Lens;
 
+use super::ask::look;
 use super::kernel::Look;
 
 /// What a plan is made of, before it is on the GPU.
@@ -10,7 +11,7 @@ pub(crate) struct Lists<'a> {
     /// For each row that is projected, which of the finished ones it is, and how it is looked at.
     pub(crate) sources: Vec<u32>,
     pub(crate) looks: Vec<Look>,
-    /// Suppressed tokens, and where those of the last lens begin.
+    /// Suppressed tokens and deferred ones, and where those of the last lens begin.
     pub(crate) tokens: Vec<u32>,
     pub(crate) last: Option<(&'a Lens, usize)>,
     /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
@@ -18,17 +19,24 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Where the tokens that a lens suppresses begin, and how many they are.
-    pub(crate) fn suppressed(&mut self, lens: &'a Lens) -> (u32, u32) {
-        let begin = match self.last {
+    /// How the GPU is to look through a lens.
+    pub(crate) fn look(&mut self, lens: &'a Lens) -> Look {
+        let suppressed = match self.last {
             Some((last, begin)) if std::ptr::eq(last, lens) => begin,
             _ => {
-                self.tokens.extend(&lens.suppressed);
-                self.tokens.len() - lens.suppressed.len()
+                let begin = self.tokens.len();
+                self.tokens.extend(lens.suppressed.iter().chain(&lens.deferred));
+                begin
             }
         };
-        self.last = Some((lens, begin));
-        (begin as u32, lens.suppressed.len() as u32)
+        self.last = Some((lens, suppressed));
+        Look {
+            suppressed: suppressed as u32,
+            suppressed_count: lens.suppressed.len() as u32,
+            deferred: (suppressed + lens.suppressed.len()) as u32,
+            deferred_count: lens.deferred.len() as u32,
+            ..look(lens)
+        }
     }
 }
 
@@ -39,7 +47,7 @@ pub(crate) struct Plan {
     pub(crate) tiles: (u64, usize),
     /// Where the random numbers of each ask come from.
     pub(crate) draws: u64,
-    /// Suppressed tokens.
+    /// Suppressed and deferred tokens.
     pub(crate) tokens: u64,
     pub(crate) choices: u64,
     pub(crate) candidates: u64,
@@ -65,6 +73,6 @@ pub(crate) struct Cut {
     pub(crate) start: usize,
     pub(crate) rows: usize,
     pub(crate) guided: bool,
-    /// Asks whose beliefs are made here: their number, where their logits are written, and where those that guide them are.
-    pub(crate) here: Vec<(usize, usize, Option<usize>)>,
+    /// Whether some take a second look.
+    pub(crate) again: bool,
 }

@@ -1,9 +1,8 @@
 //! Reading beliefs: the vocabulary projection, and what is made of it before anything leaves the GPU.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::{Belief, Draw, Forecast, Lens, Place, Previous, Row, View};
+use lacuna::{Belief, Draw, Forecast, Lens, Place, Row, View};
 
 use super::ask::{Ask, Group};
 use super::believe::{believe, log_total};
@@ -38,8 +37,6 @@ pub(crate) struct Reader {
     /// For each ask of a group, the number of the candidate that was chosen.
     chosen: Buffer<u32>,
     remembered: Remembered,
-    /// For rows whose beliefs are made on the host.
-    remembered_here: HashMap<(u64, usize), Previous>,
     foreseen: Foreseen,
     /// Rows that may be read without being asked for.
     pub(crate) unasked: usize,
@@ -53,8 +50,6 @@ pub(crate) struct Pending<'a> {
     compared: Vec<Option<f64>>,
     outcomes: Offset,
     chosen: Offset,
-    /// For asks whose beliefs are made here, by number: the logits, and those of the guiding row.
-    logits: HashMap<usize, (Offset, Option<Offset>)>,
 }
 
 impl Reader {
@@ -70,7 +65,6 @@ impl Reader {
             outcomes: Buffer::new(gpu, 0)?,
             chosen: Buffer::new(gpu, 0)?,
             remembered: Remembered::new(gpu, sizes.vocabulary),
-            remembered_here: HashMap::new(),
             foreseen: Foreseen::default(),
             unasked: unasked_rows(sizes),
         })
@@ -93,7 +87,8 @@ impl Reader {
             scores += view.attention.len() * tokens;
             all.extend(Ask::all(layout, sure)?);
             let candidates = Ask::all(layout, ranked)?;
-            let spare = if candidates.iter().all(Ask::is_harmless) { share } else { 0 };
+            // Nothing is remembered that nobody asked for.
+            let spare = if candidates.iter().all(|ask| ask.key.is_none()) { share } else { 0 };
             let take = expected.max(spare).min(most).min(candidates.len());
             let first = all.len();
             if sources == 0 || take == candidates.len() {
@@ -151,7 +146,6 @@ impl Reader {
         asks: Vec<Ask<'a>>,
         mut groups: Vec<Group<'a>>,
     ) -> Result<Pending<'a>> {
-        let vocabulary = forward.sizes.vocabulary;
         let plan = self.place(forward, layout, &asks, &mut groups)?;
         if !groups.is_empty() {
             let most = groups.iter().map(|group| group.candidates.len()).max().unwrap_or(0);
@@ -167,30 +161,19 @@ impl Reader {
             gpu.launch(&kernels.choose, [groups.len(), 1], 512, most * size_of::<f64>(), &arguments)?;
         }
         forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
-        let wanted_here: usize = plan.chunks.iter().map(|chunk| chunk.cut.here.len()).sum();
-        self.landing.begin(Staging::room(&[
-            asks.len() * size_of::<Summary>(),
-            asks.len() * size_of::<u32>(),
-            2 * wanted_here * vocabulary.next_multiple_of(4) * size_of::<f32>(),
-        ]))?;
-        let mut logits = HashMap::new();
+        self.landing.begin(Staging::room(&[asks.len() * size_of::<Summary>(), asks.len() * size_of::<u32>()]))?;
         for chunk in &plan.chunks {
             self.believe(forward, &plan, chunk)?;
-            for &(ask, index, guide) in &chunk.cut.here {
-                let mut fetch =
-                    |index: usize| self.landing.fetch::<f32>(self.logits.at(index * vocabulary), vocabulary);
-                logits.insert(ask, (fetch(index)?, guide.map(fetch).transpose()?));
-            }
         }
         let outcomes = self.landing.fetch::<Summary>(self.outcomes.at(0), asks.len())?;
         let chosen = self.landing.fetch::<u32>(self.chosen.at(0), end_of(&groups))?;
-        Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen, logits })
+        Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen })
     }
 
     /// What became of asks, now that everything is here.
     fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
-        let Pending { mut asks, groups, compared, outcomes, chosen, logits } = pending;
-        let Self { landing, remembered, remembered_here, .. } = self;
+        let Pending { mut asks, groups, compared, outcomes, chosen } = pending;
+        let Self { landing, remembered, .. } = self;
         let chosen = landing.get::<u32>(chosen, end_of(&groups));
         for Group { first, take, candidates, .. } in &groups {
             let its = *first..first + take;
@@ -199,30 +182,14 @@ impl Reader {
             }
         }
         let outcomes = landing.get::<Summary>(outcomes, asks.len());
-        let believe = |(number, ask): (usize, Ask<'a>)| {
-            let Ask { asked, key, .. } = ask;
-            let Some(&(at, guide)) = logits.get(&number) else {
-                let outcome = &outcomes[number];
-                if let Some(key) = key {
-                    remembered.replaced(key, log_total(outcome));
-                }
-                return (ask, believe(outcome, asked.place.position(), asked.witness.is_some(), compared[number]));
-            };
-            let vocabulary = remembered.vocabulary();
-            let mut logits = landing.get::<f32>(at, vocabulary).to_vec();
-            if let (Some(guide), Some(lacuna::Guide { scale, .. })) = (guide, asked.guide) {
-                for (logit, unguided) in logits.iter_mut().zip(landing.get::<f32>(guide, vocabulary)) {
-                    *logit = unguided + (scale + 1.0) * (*logit - unguided);
-                }
+        let believe = |((ask, outcome), before): ((Ask<'a>, &Summary), Option<f64>)| {
+            let Row { place, witness, .. } = ask.asked;
+            if let Some(key) = ask.key {
+                remembered.replaced(key, log_total(outcome));
             }
-            let mut previous = key.and_then(|key| remembered_here.remove(&key));
-            let belief = asked.believe(&mut logits, &mut previous);
-            if let (Some(key), Some(previous)) = (key, previous) {
-                remembered_here.insert(key, previous);
-            }
-            (ask, belief)
+            (ask, believe(outcome, place.position(), witness.is_some(), before))
         };
-        asks.into_iter().enumerate().map(believe).collect()
+        asks.into_iter().zip(outcomes).zip(compared).map(believe).collect()
     }
 
     /// Makes room, and sends what the GPU must know.
@@ -316,32 +283,19 @@ impl Reader {
         let mut written = 0..;
         let mut next_written = || written.next().expect("numbers do not end");
         let vocabulary = self.remembered.vocabulary();
-        for (number, ask) in (first..).zip(asks) {
+        for ask in asks {
             lists.sources.push(slots[ask.row]);
-            let (suppressed, suppressed_count) = lists.suppressed(ask.asked.lens);
-            let mut look = Look {
-                guide: NOBODY,
-                suppressed,
-                suppressed_count,
-                witness: ask.asked.witness.unwrap_or(NOBODY),
-                silent: u32::from(ask.drawn.is_none()),
-                ..Look::default()
-            };
-            (look.temper, look.noise) = ask.drawn.unwrap_or_default();
+            let mut look = Look { witness: ask.asked.witness.unwrap_or(NOBODY), ..lists.look(ask.asked.lens) };
             let own = (ask.written() > 0).then(&mut next_written);
             look.logits = own.map_or(NONE, |index| self.logits.at(index * vocabulary));
-            let guide = ask.guide.map(|row| {
+            if let (Some(row), Some(guide)) = (ask.guide, ask.asked.guide) {
+                (look.guide, look.scale) = ((asks.len() + guides.len()) as u32, guide.scale);
                 guides.push((slots[row], next_written()));
-                (asks.len() + guides.len() - 1, guides[guides.len() - 1].1)
-            });
-            if let Some(own) = own.filter(|_| ask.drawn.is_none()) {
-                cut.here.push((number, own, guide.map(|(_, written)| written)));
-            } else if let (Some((row, _)), Some(asked)) = (guide, ask.asked.guide) {
-                (look.guide, look.scale) = (row as u32, asked.scale);
-                cut.guided = true;
             }
+            cut.guided |= ask.guide.is_some();
+            cut.again |= look.again > 0;
             let mut compared = None;
-            if let Some(key) = ask.key.filter(|_| ask.drawn.is_some()) {
+            if let Some(key) = ask.key {
                 let kept = self.remembered.place(key)?;
                 compared = kept.log_total;
                 look.kept = kept.address;
@@ -367,7 +321,7 @@ impl Reader {
     fn believe(&self, forward: &Forward, plan: &Plan, chunk: &Chunk) -> Result<()> {
         let vocabulary = forward.sizes.vocabulary;
         let stretches = vocabulary.div_ceil(STRETCH);
-        let Cut { first, asks, guided, .. } = chunk.cut;
+        let Cut { first, asks, guided, again, .. } = chunk.cut;
         let reading = Reading {
             looks: chunk.looks,
             draws: plan.draws + (first * size_of::<u64>()) as u64,
@@ -384,7 +338,11 @@ impl Reader {
         if guided {
             gpu.launch(&kernels.guide, [stretches, asks], STRETCH, 0, &reading)?;
         }
-        gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)
+        gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)?;
+        if again {
+            gpu.launch(&kernels.look_again, [asks, 1], 512, 0, &reading)?;
+        }
+        Ok(())
     }
 
     /// The logits of all tokens of a view, row by row, as the model gives them.
@@ -393,18 +351,23 @@ impl Reader {
         let first = layout.row(view, Place::At(0))?;
         let lens = Lens::default();
         let asked = Row::new(view, Place::At(0), &lens, Draw::new(0, 0, 0));
-        let ask = |row| Ask { asked, row, guide: None, key: None, drawn: None };
+        let ask = |row| Ask { asked, row, guide: None, key: None, verbatim: true };
         let asks: Vec<Ask<'_>> = (first..first + layout.spans[view].tokens).map(ask).collect();
-        let pending = self.launch(forward, layout, asks, Vec::new())?;
-        self.gpu.wait()?;
-        let row = |number| self.landing.get::<f32>(pending.logits[&number].0, vocabulary).to_vec();
-        Ok((0..pending.asks.len()).map(row).collect())
+        let mut logits = Vec::with_capacity(asks.len());
+        for asks in asks.chunks(asks_at_once(layout, vocabulary, &asks)) {
+            self.launch(forward, layout, asks.to_vec(), Vec::new())?;
+            let numbers = asks.len() * vocabulary;
+            self.landing.begin(numbers * size_of::<f32>())?;
+            let fetched = self.landing.fetch::<f32>(self.logits.at(0), numbers)?;
+            self.gpu.wait()?;
+            logits.extend(self.landing.get::<f32>(fetched, numbers).chunks(vocabulary).map(<[f32]>::to_vec));
+        }
+        Ok(logits)
     }
 
     /// Drops what is remembered for a run.
     pub(crate) fn forget(&mut self, run: u64) {
         self.remembered.forget(|(remembered, _)| *remembered == run);
-        self.remembered_here.retain(|(remembered, _), _| *remembered != run);
     }
 
     /// Bytes that reading `rows` rows at once needs.

@@ -380,6 +380,7 @@ template <typename T> T atomicMin(T* at, T value) {
     return before;
 }
 inline float __int_as_float(int x) { return emulated::bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return emulated::bits<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return emulated::bits<float>(x); }
 inline double __longlong_as_double(long long x) { return emulated::bits<double>(x); }
 inline float __fadd_rn(float x, float y) { return x + y; }

@@ -14,8 +14,12 @@ struct Look {
     u32 guide;                 // the row to push away from, or ~0
     float scale;               // how far
     u32 suppressed, suppressed_count;  // in the list of tokens
+    u32 deferred, deferred_count;      // likewise: tokens that can be drawn, but have no probability
     u32 witness;               // a token whose logit is wanted, or ~0
     u32 silent;                // whether nothing but its logits is wanted
+    u32 again;                 // whether it takes a second look, because some tokens are deferred or only the most probable count
+    u32 most;                  // how many of these at most
+    double share;              // how much probability may lie above each of these
     double temper;             // what logits are divided by
     double noise;              // how much Gumbel noise decides which token is drawn; 0 if the largest is taken
 };
@@ -44,14 +48,23 @@ struct Reading {
 
 #define NOTHING Summary{0.0, 0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f, -INFINITE, ~0u, -INFINITE}
 
-DEVICE Summary then(Summary a, Summary b) {
-    const Summary high = b.first > a.first ? b : a, low = b.first > a.first ? a : b;
-    if (low.total == 0.0) return high;
-    const float below = low.first - high.first, factor = expf(below);
-    const Summary drawn = b.weight > a.weight ? b : a;
-    return {high.total + factor * low.total, high.weighted + factor * (low.weighted + below * low.total),
-            high.moved + factor * low.moved, high.first, fmaxf(high.second, low.first), high.token, 0.0f,
-            drawn.weight, drawn.drawn, drawn.drawn_logit};
+// Both together. Of equals the lower token comes first.
+DEVICE Summary both(Summary a, Summary b) {
+    const bool rises = b.first > a.first || (b.first == a.first && b.token < a.token);
+    const bool drawn = b.weight > a.weight || (b.weight == a.weight && b.drawn < a.drawn);
+    const Summary low = rises ? a : b;
+    Summary sum = rises ? b : a;
+    if (low.total != 0.0) {
+        const float below = low.first - sum.first, factor = expf(below);
+        sum.total += factor * low.total;
+        sum.weighted += factor * (low.weighted + below * low.total);
+        sum.moved += factor * low.moved;
+        sum.second = fmaxf(sum.second, low.first);
+    }
+    sum.weight = drawn ? b.weight : a.weight;
+    sum.drawn = drawn ? b.drawn : a.drawn;
+    sum.drawn_logit = drawn ? b.drawn_logit : a.drawn_logit;
+    return sum;
 }
 
 // A bijection of 64 bits, the numbers of a row's draws, and Gumbel noise, as the core has them.
@@ -74,10 +87,19 @@ DEVICE Summary exchanged(Summary s, u32 apart) {
             __shfl_xor_sync(~0u, s.drawn_logit, apart)};
 }
 
+// What a token adds to the divergence from what was kept, to be weighted with its probability. The same logit as before should
+// add nothing.
+DEVICE double moved(const Look& look, u32 token, double now) {
+    const double before = look.kept[token];
+    const float probability = expf((float)(before - look.kept_total));
+    return probability > 1e-6f ? now - before - 1e-12 / probability : now - look.kept_total - logf(probability + 1e-12f);
+}
+
 // Sums up one segment of a row, whose logits lie in shared memory, where they are tempered and suppressed ones lost. Tokens are taken in
 // turn, each segment beginning with another one: so threads that take neighbouring segments use different banks.
 DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, u32 segment, float* logits) {
-    const u32 begin = stretch * STRETCH + segment * SEGMENT, end = min(begin + SEGMENT, r.vocabulary);
+    // Of the last segments nothing may be left.
+    const u32 begin = stretch * STRETCH + segment * SEGMENT, end = max(begin, min(begin + SEGMENT, r.vocabulary));
     bool nan = false;
     for (u32 i = 0; i < look.suppressed_count; i++) {
         const u32 token = r.tokens[look.suppressed + i];
@@ -116,15 +138,10 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
             weighted += below * weight;
         }
     }
-    if (look.compare && sum.first > -INFINITE) {
+    if (look.compare && !look.again && sum.first > -INFINITE) {
         for (u32 at = 0; at < end - begin; at++) {
             if (logits[at] == -INFINITE) continue;
-            const double now = logits[at], before = look.kept[begin + at];
-            const float probability = expf((float)(before - look.kept_total));
-            // The same logits as before should add nothing.
-            const double moved = probability > 1e-6f ? now - before - 1e-12 / probability
-                                                     : now - look.kept_total - logf(probability + 1e-12f);
-            sum.moved += moved * expf(fmaxf(logits[at] - sum.first, -88.0f));
+            sum.moved += moved(look, begin + at, logits[at]) * expf(fmaxf(logits[at] - sum.first, -88.0f));
         }
     }
     // Infinity minus itself is no number either.
@@ -133,7 +150,7 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
     sum.weight = sum.first;
     sum.drawn = sum.token;
     sum.drawn_logit = sum.first;
-    if (look.noise > 0.0) {
+    if (look.noise > 0.0 && !look.again) {
         const u64 draw = r.draws[row];
         sum.weight = -INFINITE;
         for (u32 token = begin; token < end; token++) {
@@ -149,6 +166,12 @@ DEVICE Summary sum_up(const Reading& r, u32 row, const Look& look, u32 stretch, 
     return sum;
 }
 
+// The same from four lanes that have the segments of a stretch, for each of them.
+DEVICE Summary whole_stretch(Summary sum) {
+    for (u32 apart = 1; apart < STRETCH / SEGMENT; apart *= 2) sum = both(sum, exchanged(sum, apart));
+    return sum;
+}
+
 // Rows that are guided: mixes their logits with those to push away from, and sums them up. A block takes a stretch.
 KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
     __shared__ float logits[STRETCH];
@@ -160,28 +183,37 @@ KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
         logits[threadIdx.x] = __fadd_rn(unguided, __fmul_rn(look.scale + 1.0f, look.logits[token] - unguided));
     }
     __syncthreads();
-    if (threadIdx.x == 0) {
-        auto segment = [&](u32 number) { return sum_up(r, row, look, stretch, number, logits + number * SEGMENT); };
-        const Summary half = then(segment(0), segment(1));
-        r.parts[(size_t)row * r.stretches + stretch] = then(half, then(segment(2), segment(3)));
+    if (threadIdx.x < 32) {
+        const u32 segment = threadIdx.x % (STRETCH / SEGMENT);
+        Summary sum = NOTHING;
+        if (threadIdx.x == segment) sum = sum_up(r, row, look, stretch, segment, logits + segment * SEGMENT);
+        sum = whole_stretch(sum);
+        if (threadIdx.x == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
     }
     __syncthreads();
-    if (token < r.vocabulary && look.kept) look.kept[token] = logits[threadIdx.x];
+    float* target = look.again ? look.logits : look.kept;
+    if (token < r.vocabulary && target) target[token] = logits[threadIdx.x];
 }
 
-// Puts the stretches of a row together: each thread some neighbours, then pairs of threads.
+// What all threads of a block have, for the first of them: neighbours first.
+DEVICE Summary whole_block(Summary sum, Summary* sums) {
+    sums[threadIdx.x] = sum;
+    for (u32 apart = 1; apart < blockDim.x; apart *= 2) {
+        __syncthreads();
+        if (threadIdx.x % (2 * apart) == 0) sums[threadIdx.x] = sum = both(sum, sums[threadIdx.x + apart]);
+    }
+    return sum;
+}
+
+// Puts the stretches of a row together.
 KERNEL __launch_bounds__(MERGERS) conclude(Reading r) {
     __shared__ Summary sums[MERGERS];
     const u32 row = blockIdx.x, mine = threadIdx.x, each = (r.stretches + MERGERS - 1) / MERGERS;
     if (r.looks[row].silent) return;
     const Summary* parts = r.parts + (size_t)row * r.stretches;
     Summary sum = NOTHING;
-    for (u32 i = mine * each; i < min((mine + 1) * each, r.stretches); i++) sum = then(sum, parts[i]);
-    sums[mine] = sum;
-    for (u32 apart = 1; apart < MERGERS; apart *= 2) {
-        __syncthreads();
-        if (mine % (2 * apart) == 0) sums[mine] = sum = then(sum, sums[mine + apart]);
-    }
+    for (u32 i = mine * each; i < min((mine + 1) * each, r.stretches); i++) sum = both(sum, parts[i]);
+    sum = whole_block(sum, sums);
     if (mine > 0) return;
     sum.witness = r.outcomes[row].witness;
     r.outcomes[row] = sum;

@@ -59,6 +59,7 @@ kernels![
     project,
     guide,
     conclude,
+    look_again,
     convert,
     noise,
 ];
@@ -314,8 +315,13 @@ pub(crate) struct Look {
     pub(crate) scale: f32,
     pub(crate) suppressed: u32,
     pub(crate) suppressed_count: u32,
+    pub(crate) deferred: u32,
+    pub(crate) deferred_count: u32,
     pub(crate) witness: u32,
     pub(crate) silent: u32,
+    pub(crate) again: u32,
+    pub(crate) most: u32,
+    pub(crate) share: f64,
     pub(crate) temper: f64,
     pub(crate) noise: f64,
 }

@@ -22,10 +22,7 @@ DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) 
     const bool wanted = row < r.rows && look.guide == ~0u && !look.silent;
     Summary sum = NOTHING;
     if (wanted) sum = sum_up(r, row, look, stretch, segment, tile + index * TILE_PITCH + segment * SEGMENT);
-    for (u32 apart = 1; apart < 4; apart *= 2) {
-        const Summary other = exchanged(sum, apart);
-        sum = segment & apart ? then(other, sum) : then(sum, other);
-    }
+    sum = whole_stretch(sum);
     if (wanted && segment == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
 
     __syncthreads();

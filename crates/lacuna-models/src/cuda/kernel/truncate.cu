@@ -1,0 +1,100 @@
+// A second look at rows whose logits are known: only the most probable tokens count, and those that are to wait have no
+// probability.
+
+#define REVIEWERS 512
+#define MEMBERS 2048
+
+// A number that ascends with the logit.
+DEVICE u32 ordinal(float logit) {
+    const u32 bits = __float_as_uint(logit + 0.0f);  // There is one zero.
+    return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+
+// Weights are counted in units of this share of the largest, so that the order of additions does not matter.
+#define UNIT (1.0f / (1ull << 44))
+
+// The ordinal of the lowest logit that counts: of those above it there are fewer than `most`, and together they have no more than
+// `share` of all weight. It is searched for by halves, in the whole row until what may be the lowest fits into shared memory.
+DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary) {
+    __shared__ float members[MEMBERS];
+    __shared__ u32 gathered;
+    const u64 allowed = (u64)(look.share * whole.total / UNIT);
+    const float* logits = look.logits;
+    u32 low = 0, high = ordinal(whole.first), length = vocabulary;
+    u64 weight_above = 0;                        // of what is above `high`
+    u32 count_above = 0, between = vocabulary;   // `between` are in low..=high
+    while (low < high) {
+        if (length > MEMBERS && between <= MEMBERS) {
+            __syncthreads();
+            if (threadIdx.x == 0) gathered = 0;
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < length; i += blockDim.x) {
+                const u32 mine = ordinal(logits[i]);
+                if (mine >= low && mine <= high) members[atomicAdd(&gathered, 1u)] = logits[i];
+            }
+            __syncthreads();
+            logits = members;
+            length = between;
+        }
+        const u32 middle = low + (high - low) / 2;
+        u64 weight = 0;
+        u32 count = 0;
+        for (u32 i = threadIdx.x; i < length; i += blockDim.x) {
+            const u32 mine = ordinal(logits[i]);
+            if (mine <= middle || mine > high) continue;
+            weight += (u64)(expf(logits[i] - whole.first) / UNIT);
+            count++;
+        }
+        weight = block_sum(weight);
+        count = block_sum(count);
+        if (weight_above + weight <= allowed && count_above + count < look.most) {
+            high = middle;
+            weight_above += weight;
+            count_above += count;
+            between -= count;
+        } else {
+            low = middle + 1;
+            between = count;
+        }
+    }
+    return high;
+}
+
+KERNEL __launch_bounds__(REVIEWERS) look_again(Reading r) {
+    __shared__ Summary sums[REVIEWERS];
+    const u32 row = blockIdx.x;
+    const Look look = r.looks[row];
+    const Summary whole = r.outcomes[row];
+    // Of what is no distribution nothing more is to be said.
+    if (!look.again || !(whole.total > 0.0)) return;
+    const bool truncated = look.share < 1.0 || look.most != ~0u;
+    const u32 floor = truncated ? lowest(look, whole, r.vocabulary) : 0;
+    auto counted = [&](u32 token) { return ordinal(look.logits[token]) >= floor ? look.logits[token] : -INFINITE; };
+    auto deferred = [&](u32 token) {
+        bool found = false;
+        for (u32 i = 0; i < look.deferred_count; i++) found |= r.tokens[look.deferred + i] == token;
+        return found;
+    };
+    Summary sum = NOTHING;
+    for (u32 token = threadIdx.x; token < r.vocabulary; token += blockDim.x) {
+        const float drawn = counted(token), logit = deferred(token) ? -INFINITE : drawn;
+        if (drawn > -INFINITE) {
+            Summary one = NOTHING;
+            one.weight = drawn + (look.noise > 0.0 ? look.noise * gumbel(r.draws[row], token) : 0.0);
+            one.drawn = token;
+            one.drawn_logit = logit;
+            if (logit > -INFINITE) {
+                one.total = 1.0;
+                one.first = logit;
+                one.token = token;
+                if (look.compare) one.moved = moved(look, token, logit);
+            }
+            sum = both(sum, one);
+        }
+        if (look.kept) look.kept[token] = logit;
+    }
+    sum = whole_block(sum, sums);
+    if (threadIdx.x > 0) return;
+    if (look.witness != ~0u) sum.witness = deferred(look.witness) ? -INFINITE : counted(look.witness);
+    r.outcomes[row] = sum;
+}
