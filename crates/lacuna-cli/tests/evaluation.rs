@@ -29,7 +29,7 @@ fn results(folder: &Path) -> Vec<Value> {
 /// How many samples a folder holds.
 fn samples(folder: &Path) -> usize {
     let Ok(files) = std::fs::read_dir(folder.join("samples")) else { return 0 };
-    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().lines().count()).sum()
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().matches('\n').count()).sum()
 }
 
 #[test]
@@ -70,8 +70,12 @@ fn a_killed_run_resumes_to_the_same_results() {
     child.wait().unwrap();
     let kept = samples(&killed);
     assert!((2..8).contains(&kept), "{kept} samples were kept");
+    let report = |folder: &Path| stdout(lacuna(&["report", folder.to_str().unwrap()]));
+    let partial = report(&killed);
+    assert!(partial.contains(&format!("**Unfinished: {kept} of 8 answers are there.**")), "{partial}");
     stdout(lacuna(&resume));
     assert_eq!(results(&killed), expected);
+    assert!(!report(&killed).contains("Unfinished"));
 
     let other = complaint(lacuna(&["eval", "code", "--limit", "1", "--out", killed.to_str().unwrap()]));
     assert!(other.contains("configuration"), "{other}");
@@ -120,4 +124,29 @@ fn what_cannot_be_measured_is_refused_before_anything_is_written() {
         assert!(line.starts_with("error: ") && line.contains(expected), "{arguments:?}: {line}");
         assert!(!Path::new(&out).exists(), "{arguments:?} left something behind");
     }
+}
+
+#[test]
+fn shards_of_which_one_was_stopped_make_an_unfinished_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, out] = ["1", "2", "report"].map(|name| folder.path().join(name).display().to_string());
+    for (shard, out) in [("1/2", &first), ("2/2", &second)] {
+        stdout(lacuna(&[&TASK[..], &["--shard", shard, "--out", out]].concat()));
+    }
+    let samples = std::fs::read_dir(Path::new(&second).join("samples")).unwrap();
+    for file in samples.map(|file| file.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, &text[..=text.find('\n').unwrap()]).unwrap();
+    }
+    let printed = stdout(lacuna(&["report", &first, &second, "--out", &out, "--format", "json"]));
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(
+        report["unfinished"],
+        serde_json::json!({"answers": 6, "of": 8, "whole": 0, "partial": 2, "missing": 0})
+    );
+    let page = std::fs::read_to_string(Path::new(&out).join("report.md")).unwrap();
+    assert!(page.contains("**Unfinished: 6 of 8 answers are there.**"), "{page}");
+    assert_eq!(page.matches("| 3 of 4 |").count(), 2, "{page}");
+    let alone = complaint(lacuna(&["report", &first]));
+    assert!(alone.contains("shard 2/2 is missing"), "{alone}");
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{Bytes, evaluation, model, trial};
-use lacuna_eval::report::{Report, compare, merge, plots};
+use lacuna_eval::report::{Report, Unfinished, compare, merge, plots};
 use lacuna_eval::run::{Evaluation, Folder, Trial, evaluate};
 use lacuna_eval::tune::tune;
 
@@ -52,12 +52,49 @@ fn the_report_has_tables_comparisons_and_the_papers_numbers() {
     }
     let csv = report.csv();
     assert_eq!(csv.lines().count(), 1 + report.measurements.len());
-    assert!(csv.lines().all(|line| line.split(',').count() == 19), "{csv}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 20), "{csv}");
     let json = report.json();
     assert_eq!(json["measurements"].as_array().unwrap().len(), report.measurements.len());
     // One pair in Table 1 and three in Figure 4.
     assert_eq!(json["comparisons"].as_array().unwrap().len(), 4);
     assert_eq!(json["measurements"][0]["correct"], 5);
+}
+
+#[test]
+fn what_is_not_all_there_says_so_and_is_not_the_best() {
+    let out = tempfile::tempdir().unwrap();
+    run(&evaluation(out.path(), ["dos", "dos+eb", "random"].map(|strategy| trial("words", strategy)).into()));
+    let mut folder = Folder::open(out.path()).unwrap();
+    let whole = merge(std::slice::from_ref(&folder)).unwrap();
+    assert_eq!(whole.unfinished(), None);
+    assert!(!whole.markdown(&[]).contains("Unfinished") && whole.json()["unfinished"].is_null());
+
+    // The first two answers are right, the third is wrong.
+    let file = |trial: usize| out.path().join("samples").join(folder.configuration.trials[trial].file_name());
+    let text = std::fs::read_to_string(file(0)).unwrap();
+    std::fs::write(file(0), text.lines().take(2).map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    std::fs::remove_file(file(2)).unwrap();
+    let report = merge(std::slice::from_ref(&folder)).unwrap();
+    let unfinished = Unfinished { answers: 8, of: 18, whole: 1, partial: 1, missing: 1 };
+    assert_eq!(report.unfinished(), Some(unfinished));
+    let text = report.markdown(&[]);
+    for expected in [
+        "**Unfinished: 8 of 18 answers are there.** Measurements: 1 whole, 1 in part",
+        "| 256 | one | 2 of 6 | 100.0 |",
+        "| 256 | one | 6 | **83.3** |",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in\n{text}");
+    }
+    assert_eq!(
+        (&report.json()["measurements"][0]["n"], &report.json()["measurements"][0]["problems"]),
+        (&2.into(), &6.into())
+    );
+    assert!(report.csv().lines().nth(1).unwrap().contains(",256,256,2,6,2,"), "{}", report.csv());
+    assert!(plots(&report).iter().all(|plot| plot.title.starts_with("words (unfinished): ")));
+
+    // A folder from before this was recorded.
+    folder.configuration.problems.clear();
+    assert_eq!(merge(&[folder]).unwrap().unfinished(), None);
 }
 
 #[test]

@@ -25,7 +25,12 @@ pub(super) fn json(report: &Report) -> Value {
             })
         })
         .collect();
-    json!({ "configuration": report.configuration, "measurements": measurements, "comparisons": comparisons })
+    json!({
+        "configuration": report.configuration,
+        "unfinished": report.unfinished(),
+        "measurements": measurements,
+        "comparisons": comparisons,
+    })
 }
 
 /// Every two measurements of a task that belong to the same table, or to none.
@@ -42,8 +47,8 @@ fn pairs(report: &Report) -> impl Iterator<Item = (&Measurement, &Measurement)> 
 
 pub(super) fn csv(report: &Report) -> String {
     let mut text = String::from(
-        "task,protocol,model,strategy,layer,gen_length,block_length,n,correct,accuracy,low,high,nfe,tokens_per_second,\
-         seconds_per_sample,rows_read,tokens,aup,labels\n",
+        "task,protocol,model,strategy,layer,gen_length,block_length,n,problems,correct,accuracy,low,high,nfe,\
+         tokens_per_second,seconds_per_sample,rows_read,tokens,aup,labels\n",
     );
     for measurement in &report.measurements {
         let entry = &measurement.entry;
@@ -57,6 +62,7 @@ pub(super) fn csv(report: &Report) -> String {
             entry.gen_length.to_string(),
             entry.block_length.to_string(),
             entry.n.to_string(),
+            entry.problems.map_or(String::new(), |problems| problems.to_string()),
             entry.correct.to_string(),
             format!("{:.6}", entry.accuracy),
             format!("{:.6}", entry.interval[0]),

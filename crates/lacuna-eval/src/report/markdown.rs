@@ -1,7 +1,7 @@
 //! The report as a text to read.
 
 use super::table::{Table, percent};
-use super::{Comparison, Measurement, Plot, Report, compare, paper};
+use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, paper};
 
 /// What a table is made of.
 struct Section<'a> {
@@ -46,8 +46,9 @@ const NOTES: &str = "\
   same order on the same task and blocks to this one.
 - *Paper* is the accuracy (and NFE) that the DOS paper reports in this table for its model. Where the task is one of the
   embedded model's own, the number is that of the benchmark it stands for: GSM8K for `words`, HumanEval for `code`.
-- *Beside the best* compares with the most accurate measurement of the table (of equals the one with fewest forwards) on the
-  same problems: + those that only this one gets right, − those that only the best one does. *p* is McNemar's exact test.
+- *Beside the best* compares with the most accurate finished measurement of the table (of equals the one with fewest forwards)
+  on the same problems: + those that only this one gets right, − those that only the best one does. *p* is McNemar's exact
+  test.
 ";
 
 fn head(report: &Report) -> String {
@@ -72,6 +73,12 @@ fn head(report: &Report) -> String {
         crate::run::Part::Test => text += " · without the part for tuning",
     }
     text += "\n\n";
+    if let Some(Unfinished { answers, of, whole, partial, missing }) = report.unfinished() {
+        text += &format!(
+            "**Unfinished: {answers} of {of} answers are there.** Measurements: {whole} whole, {partial} in part (*n* says \
+             how many problems of how many), {missing} not begun. The command that began the run goes on with it.\n\n"
+        );
+    }
     if let Some(sandbox) = &configuration.sandbox {
         text += &format!("Generated code ran behind: {sandbox}.\n\n");
     }
@@ -110,7 +117,9 @@ fn table(report: &Report, section: &Section<'_>) -> String {
         head.extend(["Paper", "Paper's NFE"]);
     }
     let most = |a: &&&Measurement, b: &&&Measurement| {
-        a.entry.accuracy.total_cmp(&b.entry.accuracy).then(b.entry.nfe.total_cmp(&a.entry.nfe))
+        let (a, b) = (&a.entry, &b.entry);
+        let whole = b.unfinished().cmp(&a.unfinished());
+        whole.then(a.accuracy.total_cmp(&b.accuracy)).then(b.nfe.total_cmp(&a.nfe))
     };
     let best = section.rows.iter().max_by(most).expect("a section has rows");
     let mut table = Table::new(&head);
@@ -123,7 +132,10 @@ fn table(report: &Report, section: &Section<'_>) -> String {
             trial.title(),
             trial.gen_length.to_string(),
             if whole { "one".into() } else { trial.block_length.to_string() },
-            entry.n.to_string(),
+            match entry.problems {
+                Some(problems) if entry.unfinished() => format!("{} of {problems}", entry.n),
+                _ => entry.n.to_string(),
+            },
             if entry.accuracy == best.entry.accuracy { format!("**{accuracy}**") } else { accuracy },
             format!("{}–{}", percent(entry.interval[0]), percent(entry.interval[1])),
             beside,

@@ -54,7 +54,7 @@ pub fn merge(folders: &[Folder]) -> Result<Report> {
         }
         if !samples.is_empty() {
             let samples: Vec<Sample> = samples.into_values().map(|(sample, _)| sample).collect();
-            let entry = summarize(&configuration.model.name, trial, &samples);
+            let entry = summarize(&configuration, trial, &samples);
             measurements.push(Measurement { trial: trial.clone(), samples, entry });
         }
     }

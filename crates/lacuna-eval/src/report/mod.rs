@@ -17,6 +17,8 @@ pub use plots::{Plot, plots};
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::run::{Configuration, Entry, Sample, Trial, replace_text};
 use crate::statistics::accuracy_under_parallelism;
 use crate::{Error, Result};
@@ -41,7 +43,33 @@ pub struct Report {
     pub measurements: Vec<Measurement>,
 }
 
+/// How much of a run is there that was stopped, or still goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Unfinished {
+    /// Answers that are there.
+    pub answers: usize,
+    /// Answers once it is finished.
+    pub of: usize,
+    /// Measurements that have all their problems.
+    pub whole: usize,
+    /// Measurements that have some of them.
+    pub partial: usize,
+    /// Measurements that have none.
+    pub missing: usize,
+}
+
 impl Report {
+    /// How much is there, if that is known to be less than the run is to have.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let trials = &self.configuration.trials;
+        let of = trials.iter().map(|trial| self.configuration.problems_of(trial)).sum::<Option<usize>>()?;
+        let answers = self.measurements.iter().map(|measurement| measurement.entry.n).sum();
+        let partial = self.measurements.iter().filter(|measurement| measurement.entry.unfinished()).count();
+        let missing = trials.len() - self.measurements.len();
+        let whole = self.measurements.len() - partial;
+        (partial + missing > 0).then_some(Unfinished { answers, of, whole, partial, missing })
+    }
+
     /// Accuracy under parallelism of a measurement: of the curve from its order's slowest measurement on the same task and
     /// blocks to this one.
     pub fn aup(&self, measurement: &Measurement) -> f64 {

@@ -29,6 +29,12 @@ pub fn plots(report: &Report) -> Vec<Plot> {
     plots
 }
 
+/// The task, and that not all of it is there.
+fn heading(task: &str, all: &[&Measurement]) -> String {
+    let unfinished = all.iter().any(|measurement| measurement.entry.unfinished());
+    if unfinished { format!("{task} (unfinished)") } else { task.into() }
+}
+
 fn point(x: f64, measurement: &Measurement) -> Point {
     let entry = &measurement.entry;
     Point { x, y: entry.accuracy * 100.0, low: entry.interval[0] * 100.0, high: entry.interval[1] * 100.0 }
@@ -44,7 +50,7 @@ fn over_nfe(task: &str, all: &[&Measurement]) -> Option<Plot> {
         chosen.iter().map(|m| Series { name: m.trial.title(), points: vec![point(m.entry.nfe, m)], joined: false });
     let block = block_name(chosen[0]);
     let chart = Chart {
-        title: format!("{task}: accuracy over forward passes, {block}"),
+        title: format!("{}: accuracy over forward passes, {block}", heading(task, all)),
         x: "forward passes for an answer (NFE)",
         y: "accuracy in percent",
         axis: Axis::Linear,
@@ -106,7 +112,7 @@ fn over_blocks(task: &str, all: &[&Measurement]) -> Option<Plot> {
         return None;
     }
     let chart = Chart {
-        title: format!("{task}: accuracy over block length"),
+        title: format!("{}: accuracy over block length", heading(task, all)),
         x: "block length in tokens",
         y: "accuracy in percent",
         axis: Axis::Steps(steps),
@@ -127,7 +133,7 @@ fn over_layers(task: &str, all: &[&Measurement]) -> Option<Plot> {
         return None;
     }
     let chart = Chart {
-        title: format!("{task}: accuracy over the attention layer"),
+        title: format!("{}: accuracy over the attention layer", heading(task, all)),
         x: "layer whose attention sets the order",
         y: "accuracy in percent",
         axis: Axis::Steps(steps),
@@ -141,6 +147,6 @@ fn order(task: &str, all: &[&Measurement]) -> Option<Plot> {
     if rows.is_empty() {
         return None;
     }
-    let title = format!("{task}: when each position is decided, {}", block_name(rows[0]));
+    let title = format!("{}: when each position is decided, {}", heading(task, all), block_name(rows[0]));
     Some(Plot { svg: heatmap::svg(&title, &rows), title, file: format!("{task}-order.svg") })
 }

@@ -71,6 +71,8 @@ pub struct Progress<'a> {
 struct Loaded {
     benchmark: Benchmark,
     chosen: Vec<usize>,
+    /// How many problems all shards use.
+    used: usize,
     prompts: HashMap<usize, Vec<lacuna::Token>>,
     fingerprint: String,
 }
@@ -97,11 +99,11 @@ pub fn evaluate(
         loaded.chosen.iter().filter(|place| !ledger.has(loaded.benchmark.problems[**place].row)).count()
     };
     let mut left: usize =
-        evaluation.trials.iter().zip(&ledgers).map(|(trial, ledger)| open(&loaded[&key(trial)], ledger)).sum();
+        evaluation.trials.iter().zip(&ledgers).map(|(trial, ledger)| open(&loaded[&trial.benchmark()], ledger)).sum();
     let mut done_now = 0;
 
     for (number, (trial, ledger)) in evaluation.trials.iter().zip(&mut ledgers).enumerate() {
-        let Loaded { benchmark, chosen, prompts, .. } = &loaded[&key(trial)];
+        let Loaded { benchmark, chosen, prompts, .. } = &loaded[&trial.benchmark()];
         let question = |&problem: &usize| Question {
             problem,
             row: benchmark.problems[problem].row,
@@ -144,12 +146,7 @@ pub fn evaluate(
     folder.write_results()
 }
 
-/// Benchmarks are loaded once for each task and protocol.
-fn key(trial: &Trial) -> (String, String) {
-    (trial.task.clone(), trial.protocol.clone())
-}
-
-fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<(String, String), Loaded>> {
+fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<String, Loaded>> {
     if evaluation.trials.is_empty() {
         return Err(Error::Request("there is nothing to measure: name a task, or a suite with --suite".into()));
     }
@@ -163,7 +160,7 @@ fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<(String
     }
     let mut loaded = BTreeMap::new();
     for trial in &evaluation.trials {
-        if loaded.contains_key(&key(trial)) {
+        if loaded.contains_key(&trial.benchmark()) {
             continue;
         }
         let task = task::find(&trial.task)?;
@@ -178,7 +175,7 @@ fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<(String
             prompts.insert(place, encode(speech, &prompt)?);
         }
         let fingerprint = data_fingerprint(used.iter().map(|place| &benchmark.problems[*place]));
-        loaded.insert(key(trial), Loaded { benchmark, chosen, prompts, fingerprint });
+        loaded.insert(trial.benchmark(), Loaded { benchmark, chosen, used: used.len(), prompts, fingerprint });
     }
     Ok(loaded)
 }
@@ -195,7 +192,7 @@ fn data_fingerprint<'a>(problems: impl Iterator<Item = &'a Problem>) -> String {
 /// Refuses what would fail later, before anything is written.
 fn check(
     evaluation: &Evaluation,
-    loaded: &BTreeMap<(String, String), Loaded>,
+    loaded: &BTreeMap<String, Loaded>,
     predictor: &dyn Predictor,
     speech: &dyn Speech,
 ) -> Result<()> {
@@ -206,7 +203,7 @@ fn check(
                 "blocks of {block_length} do not divide {gen_length} tokens: choose --block-length so that they do"
             )));
         }
-        let Loaded { prompts, benchmark, .. } = &loaded[&key(trial)];
+        let Loaded { prompts, benchmark, .. } = &loaded[&trial.benchmark()];
         let Some((&problem, prompt)) = prompts.iter().max_by_key(|(place, prompt)| (prompt.len(), **place)) else {
             continue;
         };
@@ -217,7 +214,7 @@ fn check(
     Ok(())
 }
 
-fn sandbox(evaluation: &Evaluation, loaded: &BTreeMap<(String, String), Loaded>) -> Result<Option<Sandbox>> {
+fn sandbox(evaluation: &Evaluation, loaded: &BTreeMap<String, Loaded>) -> Result<Option<Sandbox>> {
     let limits = loaded.values().map(|loaded| loaded.benchmark.protocol.time_limit_s).max().filter(|limit| *limit > 0);
     let Some(limit) = limits else { return Ok(None) };
     let limits = Limits { wall: Duration::from_secs(limit), ..Limits::default() };
@@ -226,7 +223,7 @@ fn sandbox(evaluation: &Evaluation, loaded: &BTreeMap<(String, String), Loaded>)
 
 fn configuration(
     evaluation: &Evaluation,
-    loaded: &BTreeMap<(String, String), Loaded>,
+    loaded: &BTreeMap<String, Loaded>,
     sandbox: Option<&Sandbox>,
 ) -> Configuration {
     let Options { lens, guidance, cache, .. } = &evaluation.options;
@@ -238,10 +235,8 @@ fn configuration(
         seed: evaluation.seed,
         shard: evaluation.shard,
         options: serde_json::json!({ "lens": format!("{lens:?}"), "guidance": guidance.to_string(), "cache": cache }),
-        data: loaded
-            .iter()
-            .map(|((task, protocol), loaded)| (format!("{task}/{protocol}"), loaded.fingerprint.clone()))
-            .collect(),
+        data: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.fingerprint.clone())).collect(),
+        problems: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.used)).collect(),
         trials: evaluation.trials.clone(),
         sandbox: sandbox.map(|sandbox| format!("{}; Python {}", sandbox.layers(), sandbox.interpreter().version)),
     }

@@ -56,6 +56,9 @@ pub struct Configuration {
     pub options: serde_json::Value,
     /// A fingerprint of the problems of each task and protocol.
     pub data: BTreeMap<String, String>,
+    /// How many problems of each task and protocol all shards together answer; older folders do not say.
+    #[serde(default)]
+    pub problems: BTreeMap<String, usize>,
     /// What is measured.
     pub trials: Vec<Trial>,
     /// What protects the machine from generated code, if any is run, and the Python that runs it. It may change when a run
@@ -65,6 +68,11 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// How many problems a trial has once the run, with all its shards, is finished, if that was recorded.
+    pub fn problems_of(&self, trial: &Trial) -> Option<usize> {
+        self.problems.get(&trial.benchmark()).copied()
+    }
+
     /// What differs between two configurations, in the user's words; `None` if they fit together.
     pub fn difference(&self, other: &Self, shards: bool) -> Option<String> {
         let differ = |what: &str, a: String, b: String| (a != b).then(|| format!("{what} is {a}, not {b}"));
@@ -181,7 +189,7 @@ impl Folder {
         for trial in &self.configuration.trials {
             let samples = self.samples(trial)?;
             if !samples.is_empty() {
-                entries.push(summarize(&self.configuration.model.name, trial, &samples));
+                entries.push(summarize(&self.configuration, trial, &samples));
             }
         }
         replace(&self.path.join(RESULTS), &entries)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Trial;
+use super::{Configuration, Trial};
 use crate::statistics::wilson;
 
 /// One answered problem.
@@ -47,6 +47,8 @@ pub struct Entry {
     pub block_length: usize,
     /// Samples.
     pub n: usize,
+    /// How many there are once the run, with all its shards, is finished, if that was recorded.
+    pub problems: Option<usize>,
     /// Right answers.
     pub correct: usize,
     /// Their share.
@@ -69,8 +71,15 @@ pub struct Entry {
     pub labels: Vec<String>,
 }
 
+impl Entry {
+    /// Whether problems are still to be answered.
+    pub fn unfinished(&self) -> bool {
+        self.problems.is_some_and(|problems| self.n < problems)
+    }
+}
+
 /// What the samples of a trial come to.
-pub fn summarize(model: &str, trial: &Trial, samples: &[Sample]) -> Entry {
+pub fn summarize(configuration: &Configuration, trial: &Trial, samples: &[Sample]) -> Entry {
     let n = samples.len();
     let correct = samples.iter().filter(|sample| sample.correct).count();
     let mean = |value: fn(&Sample) -> f64| samples.iter().map(value).sum::<f64>() / n.max(1) as f64;
@@ -83,12 +92,13 @@ pub fn summarize(model: &str, trial: &Trial, samples: &[Sample]) -> Entry {
     };
     Entry {
         task: trial.task.clone(),
-        model: model.into(),
+        model: configuration.model.name.clone(),
         strategy: trial.strategy.clone(),
         layer,
         gen_length: trial.gen_length,
         block_length: trial.block_length,
         n,
+        problems: configuration.problems_of(trial),
         correct,
         accuracy: correct as f64 / n.max(1) as f64,
         nfe: mean(|sample| sample.nfe as f64),

@@ -54,6 +54,11 @@ impl Trial {
         left == right
     }
 
+    /// The task and the protocol: trials that share them share their problems.
+    pub(super) fn benchmark(&self) -> String {
+        format!("{}/{}", self.task, self.protocol)
+    }
+
     /// A name for its file: readable, and different for different trials.
     pub fn file_name(&self) -> String {
         let layers = self.layers().iter().map(usize::to_string).collect::<Vec<_>>().join("-");
