@@ -3,7 +3,7 @@
 /// Phrases after which the answer stands, as models write them.
 const PHRASES: [&str; 6] = ["final answer is", "answer is", "final answer:", "answer:", "**answer**:", "answer ="];
 
-/// The answer that a text gives: the last `\boxed{}`, else what follows the last "answer is", else the last formula,
+/// The answer that a text gives: the last `\boxed{}`, or those it is spread over, else what follows the last "answer is", else the last formula,
 /// else the whole text if it is one line, else its last line.
 pub fn extract(text: &str) -> Option<String> {
     let found = boxed(text).or_else(|| stated(text)).or_else(|| formula(text)).or_else(|| last_line(text))?;
@@ -11,15 +11,36 @@ pub fn extract(text: &str) -> Option<String> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The content of the last `\boxed{...}`, `\boxed x` or `\fbox{...}`.
-pub(crate) fn boxed(text: &str) -> Option<String> {
+/// The content of the last box, or of the last boxes if one answer is spread over them: `\boxed{1} and \boxed{2}`.
+fn boxed(text: &str) -> Option<String> {
+    let (mut start, content, _) = last_box(text)?;
+    let mut answer = content.to_string();
+    while let Some((before, content, rest)) = last_box(&text[..start])
+        && joins(rest)
+    {
+        start = before;
+        answer = format!("{content}, {answer}");
+    }
+    Some(answer)
+}
+
+/// Where the last `\boxed{...}`, `\boxed x` or `\fbox{...}` begins, its content, and what stands behind it.
+fn last_box(text: &str) -> Option<(usize, &str, &str)> {
     let (start, command) =
         ["\\boxed", "\\fbox"].iter().filter_map(|command| Some((text.rfind(command)?, *command))).max()?;
     let rest = text[start + command.len()..].trim_start();
-    match rest.strip_prefix('{') {
-        Some(rest) => rest.get(..balanced(rest)).map(str::to_string),
-        None => rest.split(['$', ' ', '\n']).next().map(str::to_string),
-    }
+    let (content, rest) = match rest.strip_prefix('{') {
+        Some(rest) => rest.split_at(balanced(rest)),
+        None => rest.split_at(rest.find(['$', ' ', '\n']).unwrap_or(rest.len())),
+    };
+    Some((start, content, rest))
+}
+
+/// Whether nothing but a comma, "and" or "or", perhaps with a name as in `, x =`, stands between two boxes.
+fn joins(text: &str) -> bool {
+    let words = || text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 1);
+    let spaces = |word: &str| matches!(word, "quad" | "qquad" | "text" | "and" | "or");
+    words().all(spaces) && (text.contains(',') || words().any(|word| matches!(word, "and" | "or")))
 }
 
 /// Every `\boxed{...}` in the text, in order.
@@ -125,6 +146,10 @@ mod tests {
             ("\\boxed 5", "5"),
             ("\\boxed{unfinished", "unfinished"),
             ("\\boxed{5 \\\\}", "5"),
+            ("are: \\[ \\boxed{-2} \\quad \\text{and} \\quad \\boxed{1}. \\]", "-2, 1"),
+            ("$x = \\boxed{1}$, $x = \\boxed{2}$ or $x = \\boxed{3}$", "1, 2, 3"),
+            ("\\boxed{5}, so the answer is \\boxed{6}", "6"),
+            ("$\\boxed{5}$\n\n$\\boxed{5}$", "5"),
         ];
         for (text, expected) in cases {
             assert_eq!(extract(text).as_deref(), Some(expected), "{text}");
