@@ -42,6 +42,9 @@ def rewrites(gold):
         yield "fraction", f"\\frac{{{2 * number}}}{{2}}"
         if abs(number) >= 1000:
             yield "grouped", f"{number:,}"
+        yield "computed", f"{number - 7} + 7 = {gold}"
+        if number >= 1000:
+            yield "scientific", f"{number // 1000}.{number % 1000:03}e3"
         if number > 1:
             yield "sum", f"{number - 1} + 1"
             yield "root", f"\\sqrt{{{number * number}}}"
@@ -49,6 +52,12 @@ def rewrites(gold):
     if match:
         yield "under the root", f"\\sqrt{{{int(match[1]) ** 2 * int(match[2])}}}"
         yield "power", f"{match[1]} \\cdot {match[2]}^{{1/2}}"
+    match = re.fullmatch(r"\\sqrt\{(\d+)\}", gold)
+    if match:
+        yield "rounded beside", f"{gold} \\approx {int(match[1]) ** 0.5:.2f}"
+    match = re.fullmatch(r"\((\d+),\\infty\)", gold)
+    if match:
+        yield "set by condition", f"\\{{x \\mid x > {match[1]}\\}}"
     if "^\\circ" in gold:
         yield "no degree", gold.replace("^\\circ", "")
     if re.fullmatch(r"\([^()]*,[^()]*\)", gold):
@@ -77,6 +86,8 @@ def misses(gold):
         yield "negative", str(-int(gold))
         yield "ten times", gold + "0"
         yield "off by half", gold + ".5"
+        yield "scientific", gold + "e1"
+        yield "miscomputed", f"{int(gold) - 7} + 8 = {int(gold) + 1}"
     if gold.startswith("\\frac{"):
         match = re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}", gold)
         if match and match[1] != match[2]:

@@ -87,6 +87,48 @@ impl Answer {
         self.items()
     }
 
+    /// Whether it is a number.
+    pub(super) fn is_value(&self) -> bool {
+        matches!(self, Self::Expression(value) | Self::Percent(value) if !value.has_symbols())
+    }
+
+    /// `(a, b) \setminus \{c\}`: intervals without the points, or the interval, that lie inside one of them.
+    pub(super) fn without(mut intervals: Vec<Self>, removed: Self) -> Option<Vec<Self>> {
+        let gaps = match removed {
+            Self::Set(points) => points.into_iter().map(|point| ('[', ']', [point.clone(), point])).collect(),
+            gap => vec![gap.interval()?],
+        };
+        for (open, close, [from, to]) in gaps {
+            let around = |interval: &Self| {
+                let (_, _, [low, high]) = interval.clone().interval()?;
+                Some(low.bound()? < from.bound()? && to.bound()? < high.bound()?)
+            };
+            let place = intervals.iter().position(|interval| around(interval) == Some(true))?;
+            let (first, last, [low, high]) = intervals.swap_remove(place).interval()?;
+            let (end, start) = (if open == '[' { ')' } else { ']' }, if close == ']' { '(' } else { '[' });
+            intervals.push(Self::Bracketed { open: first, close: end, items: vec![low, from] });
+            intervals.push(Self::Bracketed { open: start, close: last, items: vec![to, high] });
+        }
+        Some(intervals)
+    }
+
+    /// The brackets and the ends of an interval.
+    fn interval(self) -> Option<(char, char, [Self; 2])> {
+        match self {
+            Self::Bracketed { open, close, items } => Some((open, close, items.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Where an end of an interval lies on the real line.
+    fn bound(&self) -> Option<f64> {
+        let Self::Expression(end) = self else { return None };
+        match end.infinite() {
+            Some(sign) => Some(f64::from(sign) * f64::INFINITY),
+            None => evaluate(end, &BTreeMap::new()).map(|value| value.re),
+        }
+    }
+
     /// A chain of relations: an equation, an interval, or an inequality.
     pub(super) fn related(chain: Vec<(Self, Relation, Self)>) -> Option<Self> {
         if let [(left, Relation::Equal, right)] = chain.as_slice() {
@@ -118,8 +160,8 @@ impl Answer {
         Self::Matrix(rows.into_iter().map(|row| row.into_iter().map(scale).collect()).collect())
     }
 
-    /// The right side of an equation that says what its left side comes to, as in `m + n = 17` or `f(2) = 3`. One that is
-    /// still to be solved, as `2x = 6` or `x + 1 = 3`, says nothing of that kind.
+    /// The right side of an equation that says what its left side comes to, as in `m + n = 17`, `f(2) = 3` or `5! = 120`.
+    /// One that is still to be solved, as `2x = 6` or `x + 1 = 3`, says nothing of that kind.
     pub(super) fn stated(&self) -> Option<Self> {
         let Self::Equation(left, right) = self else { return None };
         let named = match left {
@@ -127,7 +169,7 @@ impl Answer {
             Expression::Sum(terms) => terms.iter().all(Expression::has_symbols),
             other => other.has_symbols(),
         };
-        named.then(|| Self::Expression(right.clone()))
+        (named || same(left, right)).then(|| Self::Expression(right.clone()))
     }
 
     /// Whether both mean the same.
@@ -165,11 +207,13 @@ impl Answer {
             | (Self::List(others), Self::Bracketed { open: '(', close: ')', items }) => in_order(items, others),
             (Self::Set(items), single) | (single, Self::Set(items)) if items.len() == 1 => items[0].equals(single),
             (Self::Matrix(a), Self::Matrix(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| in_order(a, b)),
-            (Self::Matrix(rows), Self::Bracketed { open: '(', close: ')', items })
-            | (Self::Bracketed { open: '(', close: ')', items }, Self::Matrix(rows)) => {
+            (Self::Matrix(rows), Self::Bracketed { items, .. })
+            | (Self::Bracketed { items, .. }, Self::Matrix(rows)) => {
                 let column: Vec<Self> = rows.iter().filter(|row| row.len() == 1).flatten().cloned().collect();
                 column.len() == rows.len() && in_order(&column, items)
             }
+            // `\frac{9}{5} \text{ or } 1.8`
+            (Self::List(items), single) | (single, Self::List(items)) => items.iter().all(|item| item.equals(single)),
             _ => false,
         }
     }

@@ -33,6 +33,32 @@ impl Parser {
         }
     }
 
+    /// The argument of a command, or several where there is a `±` in it.
+    fn branches(&mut self) -> Option<Vec<Expression>> {
+        if !self.accept(&Lexeme::Sign('{')) {
+            return Some(vec![self.argument()?]);
+        }
+        let values = self.list(&[Lexeme::Sign('}')])?.items().into_iter().map(Answer::expression).collect();
+        self.expect('}')?;
+        values
+    }
+
+    /// The `x \mid` or `x \in \mathbb{R} :` of a set that is given by a condition.
+    fn bound_variable(&mut self) -> Option<()> {
+        let Some(Lexeme::Name(_)) = self.peek() else { return None };
+        self.at += 1;
+        if self.command() == Some("in") {
+            self.at += 1;
+            let Answer::Bracketed { items, .. } = self.atom()? else { return None };
+            let infinite = |end: &Answer| matches!(end, Answer::Expression(end) if end.infinite().is_some());
+            if !items.iter().all(infinite) {
+                return None;
+            }
+        }
+        let bar = [Lexeme::Sign('|'), Lexeme::Sign(':'), Lexeme::Command("mid".into())];
+        bar.iter().any(|bar| self.accept(bar)).then_some(())
+    }
+
     /// `_8` or `_{10}`, as text.
     fn subscript(&mut self) -> Option<String> {
         if !self.accept(&Lexeme::Sign('_')) {
@@ -65,7 +91,14 @@ impl Parser {
             Lexeme::Name(name) => self.name(name),
             Lexeme::Text(words) => Answer::Text(words),
             Lexeme::Command(name) => self.after_command(&name)?,
-            Lexeme::Sign('(') => self.bracketed('(')?,
+            Lexeme::Sign('(') => match self.lexemes[self.at..].first_chunk().cloned() {
+                // `(52)_8`
+                Some([Lexeme::Number(digits), Lexeme::Sign(')'), Lexeme::Sign('_')]) => {
+                    self.at += 2;
+                    self.number(&digits)?
+                }
+                _ => self.bracketed('(')?,
+            },
             Lexeme::Sign('[') => self.bracketed('[')?,
             Lexeme::Sign('{') => {
                 let inner = self.list(&[Lexeme::Sign('}')])?;
@@ -89,7 +122,7 @@ impl Parser {
             return self.repeating(digits);
         }
         match self.subscript() {
-            Some(base) => Some(Answer::Based { digits: digits.trim_start_matches('0').into(), base }),
+            Some(name) => Some(Answer::Based { digits: digits.trim_start_matches('0').into(), base: base(&name) }),
             None => Expression::literal(digits).map(Answer::Expression),
         }
     }
@@ -128,8 +161,10 @@ impl Parser {
             "pi" => Expression::Pi,
             "infty" => Expression::Infinity,
             "frac" => {
-                let top = self.argument()?;
-                top.over(self.argument()?)
+                let tops = self.branches()?;
+                let bottom = self.argument()?;
+                let mut quotients = tops.into_iter().map(|top| Answer::Expression(top.over(bottom.clone())));
+                return if quotients.len() == 1 { quotients.next() } else { Some(Answer::List(quotients.collect())) };
             }
             "binom" | "dbinom" | "tbinom" => {
                 let top = self.argument()?;
@@ -147,6 +182,12 @@ impl Parser {
             }
             "{" => {
                 let closer = Lexeme::Command("}".into());
+                let start = self.at;
+                if self.bound_variable().is_some() {
+                    let condition = self.list(std::slice::from_ref(&closer))?;
+                    return self.accept(&closer).then_some(condition);
+                }
+                self.at = start;
                 let inner = self.list(std::slice::from_ref(&closer)).unwrap_or(Answer::List(Vec::new()));
                 return self.accept(&closer).then(|| Answer::Set(inner.items()));
             }
@@ -283,6 +324,17 @@ fn inverse(name: &str) -> &'static str {
         "sin" => "arcsin",
         "cos" => "arccos",
         _ => "arctan",
+    }
+}
+
+/// The base that a subscript names: `8`, `(8)`, `base 8` or `eight`.
+fn base(subscript: &str) -> String {
+    const WORDS: [&str; 9] = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    let name: String = subscript.chars().filter(|c| c.is_alphanumeric()).collect();
+    let name = name.trim_start_matches("base");
+    match WORDS.iter().position(|word| *word == name) {
+        Some(place) => (place + 2).to_string(),
+        None => name.into(),
     }
 }
 

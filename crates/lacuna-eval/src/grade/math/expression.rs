@@ -52,12 +52,14 @@ impl Expression {
         Self::Sum(vec![self, other.negated()])
     }
 
-    /// A number from its digits, with an optional decimal point.
+    /// A number from its digits, with an optional decimal point and an optional exponent.
     pub(super) fn literal(digits: &str) -> Option<Self> {
+        let (digits, exponent) = digits.split_once(['e', 'E']).unwrap_or((digits, "0"));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let joined: BigInt = format!("0{whole}{fraction}").parse().ok()?;
-        let scale = BigInt::from(10).pow(u32::try_from(fraction.len()).ok()?);
-        let value = BigRational::new(joined, scale);
+        let ten = BigRational::from_integer(10.into());
+        let exponent = exponent.parse::<i32>().ok()?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+        let value = power(&ten, &BigRational::from_integer(exponent.into()))? * joined;
         Some(if fraction.is_empty() { Self::Number(value) } else { Self::Decimal(value, fraction.len()) })
     }
 

@@ -3,7 +3,7 @@
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Lexeme {
-    /// Digits, perhaps with a decimal point.
+    /// Digits, perhaps with a decimal point and an exponent, as in `3e5`.
     Number(String),
     /// A variable, or a known function written without a backslash.
     Name(String),
@@ -16,9 +16,10 @@ pub(super) enum Lexeme {
 }
 
 /// Commands that only space or size what follows.
-const SILENT: [&str; 25] = [
+const SILENT: [&str; 33] = [
     "left",
     "right",
+    "middle",
     "big",
     "Big",
     "bigg",
@@ -37,8 +38,15 @@ const SILENT: [&str; 25] = [
     "mathstrut",
     "boldsymbol",
     "mathbf",
+    "bm",
+    "bold",
     "bf",
     "rm",
+    "large",
+    "Large",
+    "LARGE",
+    "boxed",
+    "fbox",
     "underline",
     "angle",
     "triangle",
@@ -69,8 +77,9 @@ pub(super) fn lex(text: &str, thousands: bool) -> Vec<Lexeme> {
 
 /// The text with typographic variants replaced by their plain spelling.
 fn plain(text: &str) -> String {
-    const REPLACED: [(&str, &str); 42] = [
+    const REPLACED: [(&str, &str); 45] = [
         ("\\!", ""),
+        ("{}", ""),
         ("{,}", ","),
         ("\u{2212}", "-"),
         ("\u{2013}", "-"),
@@ -83,6 +92,7 @@ fn plain(text: &str) -> String {
         ("≤", "\\le "),
         ("≥", "\\ge "),
         ("≠", "\\ne "),
+        ("≈", "\\approx "),
         ("∪", "\\cup "),
         ("\\bigcup", "\\cup "),
         ("\\mathbb{R}", "(-\\infty,\\infty)"),
@@ -110,6 +120,7 @@ fn plain(text: &str) -> String {
         ("\\rbrace", "\\}"),
         ("\\lvert", "|"),
         ("\\rvert", "|"),
+        ("\\vert", "|"),
         ("\\mathrm{i}", "i"),
         ("**", "^"),
     ];
@@ -138,7 +149,7 @@ impl Lexer {
                 '0'..='9' => self.number(),
                 '.' if self.peek(1).is_some_and(|next| next.is_ascii_digit()) => self.number(),
                 _ if character.is_alphabetic() => self.word(),
-                '$' | '€' | '£' | '~' | '.' | '?' | '`' | '"' => self.at += 1,
+                '$' | '€' | '£' | '¢' | '~' | '.' | '?' | '`' | '"' => self.at += 1,
                 _ if character.is_whitespace() => self.at += 1,
                 _ => {
                     self.lexemes.push(Lexeme::Sign(character));
@@ -175,7 +186,20 @@ impl Lexer {
             self.at += 1;
             digits += ".";
         }
+        digits += &self.exponent();
         self.lexemes.push(Lexeme::Number(digits));
+    }
+
+    /// The `e5` of `3e5`; nothing where `e` is Euler's number, as in `3e^5`.
+    fn exponent(&mut self) -> String {
+        let sign = usize::from(matches!(self.peek(1), Some('+' | '-')));
+        if !matches!(self.peek(0), Some('e' | 'E')) || !self.peek(1 + sign).is_some_and(|c| c.is_ascii_digit()) {
+            return String::new();
+        }
+        let start = self.at;
+        self.at += 1 + sign;
+        self.take_while(|c| c.is_ascii_digit());
+        self.characters[start..self.at].iter().collect()
     }
 
     /// How many characters separate this from a following group of exactly three digits, if one follows.
@@ -222,7 +246,10 @@ impl Lexer {
             match first {
                 '{' => self.lexemes.push(Lexeme::Command("{".into())),
                 '}' => self.lexemes.push(Lexeme::Command("}".into())),
-                '\\' => self.lexemes.push(Lexeme::Command("\\".into())),
+                '\\' => {
+                    self.spacing();
+                    self.lexemes.push(Lexeme::Command("\\".into()));
+                }
                 '%' => self.lexemes.push(Lexeme::Sign('%')),
                 '|' => self.lexemes.push(Lexeme::Sign('|')),
                 _ => {}
@@ -241,11 +268,23 @@ impl Lexer {
             } else {
                 self.lexemes.push(Lexeme::Text(argument));
             }
-        } else if matches!(name.as_str(), "color" | "textcolor") {
+        } else if matches!(name.as_str(), "color" | "textcolor" | "hspace" | "phantom") {
             self.braced();
         } else if !SILENT.contains(&name.as_str()) {
             self.lexemes.push(Lexeme::Command(name));
         }
+    }
+
+    /// Skips the `[6pt]` that may follow the end of a row.
+    fn spacing(&mut self) {
+        let start = self.at;
+        if self.peek(0) != Some('[') {
+            return;
+        }
+        self.at += 1;
+        self.take_while(|c| c.is_ascii_digit() || c == '.');
+        let unit = self.take_while(|c| c.is_ascii_lowercase());
+        self.at = if unit.len() == 2 && self.peek(0) == Some(']') { self.at + 1 } else { start };
     }
 
     /// Whether this is a function and not a unit: minutes and seconds are written `min` and `sec`.

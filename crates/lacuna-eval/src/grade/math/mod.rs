@@ -30,8 +30,10 @@ pub fn equivalent(gold: &str, answer: &str) -> bool {
         return false;
     }
     let (golds, answers) = (readings(gold), readings(answer));
+    // What cannot be read before `=` says what the value is of: `\gcd(24, 36) = 12`.
+    let value = answer.rsplit_once('=').filter(|_| answers.is_empty()).map_or(Vec::new(), |(_, value)| readings(value));
     let means = |answer: &Answer| golds.iter().any(|gold| gold.equals(answer));
-    if answers.iter().any(|answer| means(answer) || answer.stated().is_some_and(|value| means(&value))) {
+    if answers.iter().chain(&value).any(|answer| means(answer) || answer.stated().is_some_and(|value| means(&value))) {
         return true;
     }
     let worded = |readings: &[Answer]| matches!(readings, [Answer::Text(_)]);
@@ -163,6 +165,32 @@ mod tests {
             ("\\text{SSS}", "SSS"),
             ("\\frac{3}{4}", "¾"),
             ("\\mathbb{Z}\\setminus\\{3\\}", "\\mathbb Z \\setminus \\{ 3 \\}"),
+            ("300000", "3e5"),
+            ("300,\\!000", "3E+5 \\text{ m}"),
+            (".0000672", "6.72e-5"),
+            ("2e^5", "e^5 \\cdot 2"),
+            ("(2,\\infty)", "\\{x \\mid x > 2\\}"),
+            ("(2,\\infty)", "\\left\\{ x \\;\\middle|\\; x > 2 \\right\\}"),
+            ("x \\in [-2,7]", "\\{x \\in \\mathbb{R} : -2 \\le x \\le 7\\}"),
+            ("(-\\infty, 2) \\cup (3, \\infty)", "\\{x | x < 2 \\text{ or } x > 3\\}"),
+            ("(-\\infty, 2) \\cup (3, \\infty)", "\\mathbb{R} \\setminus [2,3]"),
+            ("(0,9) \\cup (9,36)", "(0,36) \\setminus \\{9\\}"),
+            ("(-\\infty,-1)\\cup(-1,2]\\cup(3,\\infty)", "\\mathbb{R} \\setminus (2,3] \\setminus \\{-1\\}"),
+            ("\\sqrt{51}", "\\sqrt{51} \\approx 7.14"),
+            ("\\frac{270}{7}", "\\theta = \\frac{270}{7}^\\circ ≈ 38.57^\\circ"),
+            ("12", "x \\approx 12"),
+            ("1 \\pm \\sqrt{19}", "x = \\frac{2 \\pm \\sqrt{76}}{2}"),
+            ("52_8", "52_{\\text{eight}}"),
+            ("52_8", "(52)_{8}"),
+            ("52_8", "52_{\\text{base }8}"),
+            (
+                "\\begin{pmatrix} 1/5 \\\\ -18/5 \\end{pmatrix}",
+                "\\begin{pmatrix} \\frac15 \\\\[6pt] -\\frac{18}5 \\end{pmatrix}",
+            ),
+            ("\\begin{pmatrix} -7 \\\\ 16 \\\\ 5 \\end{pmatrix}", "[-7, 16, 5]"),
+            ("\\text{(C)}", "\\boxed{C}"),
+            ("90^\\circ", "90{}^\\circ"),
+            ("\\frac{3}{10}", "\\frac{3}{10} \\text{ or } 0.3"),
         ];
         for (gold, answer) in pairs {
             assert!(equivalent(gold, answer), "{gold} = {answer}");
@@ -225,6 +253,24 @@ mod tests {
             ("\\mathbb{Z}\\setminus\\{-3\\}", "\\mathbb{Z}\\setminus\\{3\\}"),
             ("x\\equiv 3\\pmod 5", "x\\equiv -3\\pmod 5"),
             ("x^2+y^2=1", "x^2+y^2=2"),
+            ("300000", "3e6"),
+            ("300000", "3e-5"),
+            (".0000672", "6.72e-4"),
+            ("2e^5", "2e5"),
+            ("(2,\\infty)", "\\{x \\mid x \\ge 2\\}"),
+            ("(2,\\infty)", "\\{x \\mid\\}"),
+            ("(2,\\infty)", "\\{x \\in [0,9] \\mid x > 2\\}"),
+            ("(2,\\infty)", "\\{x \\in \\mathbb{Z} \\mid x > 2\\}"),
+            ("(0,9) \\cup (9,36)", "(0,36) \\setminus \\{8\\}"),
+            ("(-\\infty, 2) \\cup (3, \\infty)", "\\mathbb{R} \\setminus (2,3)"),
+            ("(0,36)", "(0,36) \\setminus \\{40\\}"),
+            ("7.14", "\\sqrt{51} \\approx 7.14"),
+            ("\\sqrt{51}", "\\sqrt{52} \\approx 7.14"),
+            ("1 \\pm \\sqrt{19}", "\\frac{2 \\pm \\sqrt{19}}{2}"),
+            ("52_8", "52_{\\text{nine}}"),
+            ("1", "no solution"),
+            ("\\text{no}", "no solution"),
+            ("\\frac{3}{10}", "\\frac{3}{10} \\text{ or } 0.4"),
         ];
         for (gold, answer) in pairs {
             assert!(!equivalent(gold, answer), "{gold} ≠ {answer}");
@@ -234,12 +280,27 @@ mod tests {
 
     #[test]
     fn an_equation_may_state_the_answer_but_is_not_answered_by_one_side() {
-        for (gold, answer) in
-            [("17", "m + n = 17"), ("3", "f(2) = 3"), ("2x+1", "f^{-1}(x) = 2x+1"), ("5", "\\overline{AB} = 5")]
-        {
+        for (gold, answer) in [
+            ("17", "m + n = 17"),
+            ("3", "f(2) = 3"),
+            ("2x+1", "f^{-1}(x) = 2x+1"),
+            ("5", "\\overline{AB} = 5"),
+            ("120", "5! = 120"),
+            ("\\frac{3}{10}", "\\frac{12}{40} = 0.3"),
+            ("12", "\\gcd(24, 36) = 12"),
+            ("12", "\\sum_{i=1}^{3} a_i = 12"),
+        ] {
             assert!(equivalent(gold, answer), "{gold} = {answer}");
         }
-        for (gold, answer) in [("x^2+y^2=1", "1"), ("5x-7y+4=0", "0"), ("12", "2x = 12"), ("5", "x + 3 = 5")] {
+        for (gold, answer) in [
+            ("x^2+y^2=1", "1"),
+            ("5x-7y+4=0", "0"),
+            ("12", "2x = 12"),
+            ("5", "x + 3 = 5"),
+            ("13", "3 \\cdot 4 = 13"),
+            ("12", "3 \\cdot 4 = 13"),
+            ("1", "\\sum_{i=1}^{3} a_i"),
+        ] {
             assert!(!equivalent(gold, answer), "{gold} ≠ {answer}");
         }
     }
@@ -275,6 +336,8 @@ mod tests {
             "_",
             "\\begin{pmatrix}",
             "9^9^9^9^9",
+            "9e999999999",
+            "9e99999999999",
             "\\sqrt",
             "1/0",
             "0^{-1}",

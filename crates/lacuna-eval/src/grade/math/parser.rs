@@ -101,22 +101,22 @@ impl Parser {
         if self.sign('=') || self.command() == Some("approx") {
             self.at += 1;
         }
-        let first = self.union()?;
-        let Some(mut relation) = self.relation_sign() else { return Some(first) };
-        if relation == Relation::In {
-            return self.union();
-        }
+        let mut left = self.union()?;
         let mut chain = Vec::new();
-        let mut left = first;
         loop {
+            let rounds = self.command() == Some("approx") && left.is_value();
+            let Some(relation) = self.relation_sign() else { break };
             let right = self.union()?;
-            chain.push((left, relation, right.clone()));
-            left = right;
-            match self.relation_sign() {
-                Some(next) => relation = next,
-                None => return Answer::related(chain),
+            if relation == Relation::In {
+                return Some(right);
+            }
+            // In `\sqrt{51} \approx 7.14` the left side is the answer.
+            if !rounds {
+                chain.push((left, relation, right.clone()));
+                left = right;
             }
         }
+        if chain.is_empty() { Some(left) } else { Answer::related(chain) }
     }
 
     fn relation_sign(&mut self) -> Option<Relation> {
@@ -152,9 +152,18 @@ impl Parser {
 
     fn union(&mut self) -> Option<Answer> {
         let mut parts = vec![self.sum()?];
-        while self.command() == Some("cup") {
-            self.at += 1;
-            parts.push(self.sum()?);
+        loop {
+            match self.command() {
+                Some("cup") => {
+                    self.at += 1;
+                    parts.push(self.sum()?);
+                }
+                Some("setminus" | "backslash") => {
+                    self.at += 1;
+                    parts = Answer::without(parts, self.sum()?)?;
+                }
+                _ => break,
+            }
         }
         if parts.len() == 1 { parts.pop() } else { Some(Answer::Union(parts)) }
     }
@@ -216,6 +225,7 @@ impl Parser {
     }
 
     fn product(&mut self) -> Option<Answer> {
+        let start = self.at;
         let first = self.power()?;
         let mut factors = Vec::new();
         let mut percent = false;
@@ -274,6 +284,13 @@ impl Parser {
             }
             let factor = if negative { factor.negated() } else { factor };
             factors.push(if divides { factor.inverted() } else { factor });
+        }
+        if factors.is_empty() {
+            let words = self.lexemes[start..self.at].iter().filter_map(|lexeme| match lexeme {
+                Lexeme::Text(words) => Some(words.as_str()),
+                _ => None,
+            });
+            return Some(Answer::Text(words.collect()));
         }
         let expression = if factors.len() == 1 { factors.pop()? } else { Expression::Product(factors) };
         Some(if percent { Answer::Percent(expression) } else { Answer::Expression(expression) })
