@@ -78,6 +78,9 @@ fn stated(text: &str) -> Option<String> {
     let rest = text[end..].trim_start_matches([':', ' ', '\n', '*']);
     let line = rest.lines().next()?;
     let sentence = line.split(". ").next()?;
+    // `Final Answer: The largest $n$ is 34.`
+    let told = sentence.strip_prefix("The ").and_then(|rest| rest.rsplit_once(" is "));
+    let sentence = told.map_or(sentence, |(_, value)| value);
     first_formula(sentence).or_else(|| (!sentence.trim().is_empty()).then(|| sentence.to_string()))
 }
 
@@ -140,6 +143,7 @@ mod tests {
             ("The final answer is $\\frac{3}{4}$. I hope it is correct.", "\\frac{3}{4}"),
             ("The answer is 42.", "42"),
             ("**Answer:** 3.5", "3.5"),
+            ("Final Answer: The largest $n$ is 34. I hope it is correct.", "34"),
             ("We find that $a=1$ and so $b = 7$.", "b = 7"),
             ("\\$32,\\!348", "\\$32,\\!348"),
             ("12 \\text{ cm}", "12 \\text{ cm}"),
