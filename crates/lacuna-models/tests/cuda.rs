@@ -430,14 +430,6 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
 
 /// A step waits once for the GPU, whatever it reads, and does what it does when nothing is foretold.
 fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
-    let tokens: Vec<Token> = (5..).take(prompt).collect();
-    let begin = |strategy: &str, options: &Options, model: &dyn Predictor| {
-        let canvas = Canvas::with_tail(&tokens, length, model.description().mask).unwrap();
-        let blocks = split(canvas.span(), if options.cache == Cache::None { length } else { length / 3 });
-        let settings = Settings { layers: vec![1, 3], ..Settings::default() };
-        let strategy = Strategy::parse(strategy, &settings).unwrap();
-        Run::new(canvas, blocks, strategy, options.clone(), model.description()).unwrap()
-    };
     let nucleus = |top_p, top_k| Choice::Nucleus { temperature: 0.7, top_p, top_k };
     let drawn = |choice| Options { lens: Lens { choice, ..Lens::default() }, ..Options::default() };
     let guided = |choice| Options { guidance: 1.5, ..drawn(choice) };
@@ -460,27 +452,71 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     if model.description().shadows {
         cases.extend(["wino", "dos+eb+verify"].map(|name| (name, &options[0])));
     }
+    let settings = Settings { layers: vec![1, 3], ..Settings::default() };
     for (strategy, options) in cases {
-        let mut blind = begin(strategy, options, model);
-        for _ in 0..4 {
-            blind.step(&mut Blind(model)).unwrap();
+        assert_one_wait_for(model, prompt, length, &[strategy], &settings, options);
+    }
+    // Bounds between all and nothing, so that lines end in any of their rounds, and orders that are drawn.
+    let entropy = (model.description().vocabulary as f64).ln();
+    for (positions, order_temperature) in [(4.0, 0.0), (12.0, 0.2), (1e3, 0.2)] {
+        let gamma = positions * entropy;
+        let settings = Settings { gamma, order_temperature, threshold: Some(0.1), ..settings.clone() };
+        for strategies in [&["dos+eb"][..], &["dos+score-threshold"]] {
+            assert_one_wait_for(model, prompt, length, strategies, &settings, &options[0]);
         }
-        let mut waits = Vec::new();
-        // Once for buffers to grow.
-        for _ in 0..2 {
-            let mut run = begin(strategy, options, model);
-            waits.clear();
-            for _ in 0..4 {
-                let before = model.waits();
-                run.step(model).unwrap();
-                waits.push(model.waits() - before);
-            }
-            assert_eq!(run.trace(), blind.trace(), "{strategy} with {options:?}");
+        let together = ["dos+eb", "random+eb", "dos", "dos+eb"];
+        assert_one_wait_for(model, prompt, length, &together, &settings, &options[6]);
+    }
+}
+
+/// The same for canvases that are decoded together.
+fn assert_one_wait_for(
+    model: &mut CudaPredictor,
+    prompt: usize,
+    length: usize,
+    strategies: &[&str],
+    settings: &Settings,
+    options: &Options,
+) {
+    let begin = |model: &dyn Predictor| -> Vec<Run> {
+        let begin = |(strategy, seed): (&&str, u64)| {
+            let tokens: Vec<Token> = (5..).take(prompt + seed as usize).collect();
+            let canvas = Canvas::with_tail(&tokens, length, model.description().mask).unwrap();
+            let blocks = split(canvas.span(), if options.cache == Cache::None { length } else { length / 3 });
+            let can_be_drawn = !strategy.starts_with("random") && !strategy.ends_with("score-threshold");
+            let order_temperature = if can_be_drawn { settings.order_temperature } else { 0.0 };
+            let settings = Settings { order_temperature, ..settings.clone() };
+            let strategy = Strategy::parse(strategy, &settings).unwrap();
+            let options = Options { seed, ..options.clone() };
+            Run::new(canvas, blocks, strategy, options, model.description()).unwrap()
+        };
+        strategies.iter().zip(0..).map(begin).collect()
+    };
+    let step = |runs: &mut [Run], model: &mut dyn Predictor| {
+        let mut runs: Vec<&mut Run> = runs.iter_mut().filter(|run| !run.is_finished()).collect();
+        if !runs.is_empty() {
+            lacuna::step(&mut runs, model).unwrap();
+        }
+    };
+    let mut blind = begin(model);
+    (0..4).for_each(|_| step(&mut blind, &mut Blind(model)));
+    let mut waits = Vec::new();
+    // Once for buffers to grow.
+    for _ in 0..2 {
+        let mut runs = begin(model);
+        waits.clear();
+        while waits.len() < 4 && runs.iter().any(|run| !run.is_finished()) {
+            let before = model.waits();
+            step(&mut runs, model);
+            waits.push(model.waits() - before);
+        }
+        for (run, blind) in runs.into_iter().zip(&blind) {
+            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {settings:?}, {options:?}");
             run.abandon(model);
         }
-        assert_eq!(waits, [1; 4], "{strategy} with {options:?}");
-        blind.abandon(model);
     }
+    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {settings:?}, {options:?}");
+    blind.into_iter().for_each(|run| run.abandon(model));
 }
 
 /// A model that is told nothing beforehand.

@@ -33,6 +33,11 @@ impl Draw {
     pub fn gumbel(self, lane: u64) -> f64 {
         -(-self.uniform(lane).ln()).ln()
     }
+
+    /// What is added to the position's score where the order is drawn, standard Gumbel; no token has this lane.
+    pub fn order_noise(self) -> f64 {
+        self.gumbel(u64::MAX)
+    }
 }
 
 /// A bijection of 64 bits in which every input bit moves every output bit (the finalizer of SplitMix64, Steele et al. 2014).

@@ -54,7 +54,7 @@ pub use order::{Confidence, Dependency, Entropy, Margin, Order, Random};
 pub use pace::{
     Adaptive, Draft, EntropyBound, Factor, Pace, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
-pub use predictor::{Description, Forecast, Guide, Observation, Place, Predictor, Row, Scope, Source, View};
+pub use predictor::{Description, Forecast, Guide, Observation, Place, Predictor, Row, Scope, Source, Until, View};
 pub use revise::{Backtrack, Revision, Verify};
 pub use run::{Cache, Options, Run, decode, split, step};
 pub use step::{Ranking, Step};

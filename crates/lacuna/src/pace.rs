@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use crate::{Block, Error, Ranking, Result, Step};
+use crate::{Block, Error, Ranking, Result, Step, Until};
 
 /// Chooses the positions to commit from a ranking: at least one, unless a schedule says otherwise.
 ///
@@ -27,6 +27,11 @@ pub trait Pace: Debug + Send + Sync {
     /// many. What it does not tell is read when it is asked for, only not together with what other runs need.
     fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
         0..=masked
+    }
+
+    /// Where in the ranking it stops reading.
+    fn until(&self) -> Until {
+        Until::Unknown
     }
 
     /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)).
@@ -133,17 +138,16 @@ pub struct EntropyBound {
 }
 
 impl EntropyBound {
-    /// How many positions are read before the bound is looked at; then as many again, and so on.
+    /// How many positions are read before the bound is looked at, and again whenever as many more were.
     const AT_FIRST: usize = 4;
 }
 
 impl Pace for EntropyBound {
     fn choose(&mut self, ranking: &Ranking, step: &mut Step<'_>) -> Result<Vec<usize>> {
         let (mut sum, mut largest, mut count) = (0.0, 0.0f64, 0);
-        let mut chunk = Self::AT_FIRST;
         // The bound grows with every position, so nothing behind the first that breaks it needs to be read.
         while count < ranking.positions().len() {
-            let end = (count + chunk).min(ranking.positions().len());
+            let end = (2 * count).max(Self::AT_FIRST).min(ranking.positions().len());
             for belief in step.beliefs(&ranking.positions()[count..end])? {
                 sum += belief.entropy;
                 largest = largest.max(belief.entropy);
@@ -152,13 +156,16 @@ impl Pace for EntropyBound {
                 }
                 count += 1;
             }
-            chunk *= 2;
         }
         Ok(ranking.first(count))
     }
 
     fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
         Self::AT_FIRST..=masked
+    }
+
+    fn until(&self) -> Until {
+        Until::Entropy(self.gamma)
     }
 }
 
@@ -188,6 +195,10 @@ impl Pace for ScoreThreshold {
 
     fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
         1..=masked
+    }
+
+    fn until(&self) -> Until {
+        Until::Score(self.0)
     }
 }
 

@@ -95,9 +95,26 @@ pub struct Forecast<'a> {
     pub expected: usize,
     /// And no more than so many.
     pub most: usize,
+    /// When it will not be read on.
+    pub until: Until,
     /// If not 0, what is ranked is not in order yet: the highest dependency score will come first, averaged over this many of
     /// the view's sources.
     pub sources: usize,
+    /// If above 0, these scores are divided by it, and [`Draw::order_noise`] is added.
+    pub temperature: f64,
+}
+
+/// Where reading down a ranking ends, at the latest where there are no more rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Until {
+    /// Nobody knows before.
+    #[default]
+    Unknown,
+    /// As soon as the entropies of what was read, without the largest of them, come to more than this. It is looked at when
+    /// as many have been read as are expected, and whenever that has doubled.
+    Entropy(f64),
+    /// Before the first position whose score is less than this, but not before the first of all.
+    Score(f64),
 }
 
 /// Some heads of one layer.

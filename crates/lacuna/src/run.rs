@@ -197,23 +197,24 @@ impl Run {
 
     /// What the coming step reads, in which this run is view number `view`.
     fn outlook(&self, view: usize, predictor: &mut dyn Predictor) -> Result<Outlook<'_>> {
-        let Strategy { order, revision, order_temperature, .. } = &self.strategy;
+        let Strategy { order, pace, revision, order_temperature, .. } = &self.strategy;
         let (mut ranked, least, most) = self.foresee(view, false, predictor)?;
         let by_attention = least < ranked.len() && !order.attention().is_empty();
-        let known = if by_attention { 0 } else { least };
+        let known = if least < ranked.len() { 0 } else { least };
         let mut sure: Vec<Place> = ranked.drain(..known).map(Place::At).collect();
         sure.extend(revision.iter().flat_map(|revision| revision.reads(&self.scene.canvas, &self.scene.block)));
-        if by_attention && *order_temperature > 0.0 {
-            // Where chance has a say, scores do not tell which come first.
-            ranked.clear();
-        }
         let row = |place| self.scene.row(view, place);
         Ok(Outlook {
             sure: sure.into_iter().map(row).collect(),
             ranked: ranked.into_iter().map(Place::At).map(row).collect(),
-            expected: least - known,
-            most: most - known,
-            sources: if by_attention { order.attention().len() } else { 0 },
+            rest: Forecast {
+                expected: least - known,
+                most: most - known,
+                until: pace.until(),
+                sources: if by_attention { order.attention().len() } else { 0 },
+                temperature: *order_temperature,
+                ..Forecast::default()
+            },
         })
     }
 
@@ -324,10 +325,8 @@ fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predict
     for (run, &view) in runs.iter().zip(first_views) {
         outlooks.push(run.outlook(view, predictor)?);
     }
-    let forecast =
-        |&Outlook { ref sure, ref ranked, expected, most, sources }| Forecast { sure, ranked, expected, most, sources };
     let views: Vec<View<'_>> =
-        runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(forecast(outlook))).collect();
+        runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(outlook.forecast())).collect();
     predictor.observe(&views)
 }
 
@@ -339,9 +338,14 @@ type Foreseen = (Vec<usize>, usize, usize);
 struct Outlook<'a> {
     sure: Vec<Row<'a>>,
     ranked: Vec<Row<'a>>,
-    expected: usize,
-    most: usize,
-    sources: usize,
+    /// All but the rows.
+    rest: Forecast<'static>,
+}
+
+impl Outlook<'_> {
+    fn forecast(&self) -> Forecast<'_> {
+        Forecast { sure: &self.sure, ranked: &self.ranked, ..self.rest }
+    }
 }
 
 /// Steps all `runs` together until each is finished.

@@ -151,7 +151,7 @@ impl Step<'_> {
         let mut scores = order.score(&candidates, self)?;
         if temperature > 0.0 {
             for (score, &position) in scores.iter_mut().zip(&candidates) {
-                *score = *score / temperature + self.draw(position).gumbel(u64::MAX);
+                *score = *score / temperature + self.draw(position).order_noise();
             }
         }
         let deferred = &self.scene.options.lens.deferred;

@@ -1,6 +1,6 @@
 //! Rows to read, as they are found in the layout.
 
-use lacuna::{Choice, Lens, Place, Row};
+use lacuna::{Choice, Forecast, Lens, Place, Row, Until};
 
 use super::kernel::{self, Look, NOBODY};
 use crate::Result;
@@ -15,6 +15,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) guide: Option<usize>,
     /// What it is remembered under.
     pub(crate) key: Option<(u64, usize)>,
+    /// The line to which it belongs, or [`NOBODY`].
+    pub(crate) line: u32,
     /// Whether its logits are wanted themselves.
     pub(crate) verbatim: bool,
 }
@@ -26,6 +28,7 @@ impl<'a> Ask<'a> {
             row: layout.row(asked.view, asked.place)?,
             guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
             key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
+            line: NOBODY,
             verbatim: false,
         })
     }
@@ -46,60 +49,107 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Asks of one view of which only the scores on the GPU tell where they read and what they draw; they are alike in all else.
-pub(crate) struct Group<'a> {
-    /// The first ask, and how many.
-    pub(crate) first: usize,
-    pub(crate) take: usize,
-    /// All that might be chosen.
+/// Rows of one view that are read one after the other, in rounds, each [`GROWTH`] times as far as the one before, for as long as
+/// it takes. They are alike in all but what they read and draw.
+pub(crate) struct Line<'a> {
+    /// All that might be read: in this order, unless scores decide.
     pub(crate) candidates: Vec<Ask<'a>>,
-    /// Where the view's scores begin, and how many sources are averaged.
-    pub(crate) scores: usize,
-    pub(crate) sources: usize,
-    pub(crate) tokens: usize,
-    /// The first of the selected rows that is its, and the first that guides one.
-    pub(crate) slot: usize,
-    pub(crate) guide_slot: Option<usize>,
+    pub(crate) scores: Option<Scores>,
+    /// How many are read in the first round, and in all.
+    first: usize,
+    most: usize,
+    until: Until,
+    /// The number of each ask.
+    pub(crate) asks: Vec<u32>,
 }
 
-/// Candidates of a group at most: their scores fit into shared memory.
-const CANDIDATES: usize = 6000;
+/// The scores of a view on the GPU: where they begin, of how many tokens, how many sources are averaged, and at which temperature
+/// the order is drawn.
+#[derive(Clone, Copy)]
+pub(crate) struct Scores {
+    pub(crate) begin: usize,
+    pub(crate) tokens: usize,
+    pub(crate) sources: usize,
+    pub(crate) temperature: f64,
+}
 
-impl Group<'_> {
-    /// Whether the GPU can choose from these, which are ranked beside what is `sure` to be read of their view. What it chooses takes
-    /// the place of the first of them among the selected rows, so they must have places of their own, side by side, and nothing
-    /// may be kept for one rather than another.
-    pub(crate) fn can_have(candidates: &[Ask<'_>], sure: &[Row<'_>]) -> bool {
-        let ascend = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
-        let kept = candidates.iter().any(|ask| ask.key.is_some());
-        let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
-        ascend && !kept && !between && candidates.len() <= CANDIDATES
+/// Candidates at most: their scores fit into shared memory.
+const CANDIDATES: usize = 6000;
+/// How much further a round reads; kernels have it as a shift.
+const GROWTH: usize = 4;
+
+impl<'a> Line<'a> {
+    /// What is to be read of what a view ranks; about `spare` rows cost next to nothing.
+    pub(crate) fn new(layout: &Layout, forecast: &Forecast<'a>, scores: Option<Scores>, spare: usize) -> Result<Self> {
+        let &Forecast { sure, ranked, expected, mut most, mut until, .. } = forecast;
+        let candidates = Ask::all(layout, ranked)?;
+        if scores.is_none() && matches!(until, Until::Score(_)) {
+            until = Until::Unknown;
+        }
+        // Nothing is remembered that nobody asked for.
+        if candidates.iter().any(|ask| ask.key.is_some()) {
+            most = expected;
+        }
+        let mut first = expected.max(1);
+        while first < spare {
+            first *= 2;
+        }
+        if until == Until::Unknown {
+            most = most.min(expected.max(spare));
+        }
+        if scores.is_some() && !can_be_chosen_from(&candidates, sure) {
+            most = 0;
+        }
+        most = most.min(candidates.len());
+        let first = first.min(most);
+        let some = 0 < first && first < candidates.len();
+        Ok(Self { scores: scores.filter(|_| some), candidates, first, most, until, asks: Vec::new() })
     }
 
-    /// What the GPU must know, but for where its candidates lie.
-    pub(crate) fn choice(&self) -> kernel::Choice {
-        kernel::Choice {
-            scores: self.scores as u32,
-            tokens: self.tokens as u32,
-            sources: self.sources as u32,
-            candidates: 0,
-            count: self.candidates.len() as u32,
-            take: self.take as u32,
-            slots: self.slot as u32,
-            guide_slots: self.guide_slot.map_or(NOBODY, |slot| slot as u32),
-            asks: self.first as u32,
-        }
+    /// How many have been read after so many rounds.
+    pub(crate) fn end(&self, rounds: u32) -> usize {
+        rounds.checked_sub(1).map_or(0, |more| self.first.saturating_mul(GROWTH.saturating_pow(more)).min(self.most))
+    }
+
+    /// The asks of a round, which will be number `first` and so on among all.
+    pub(crate) fn round(&mut self, round: u32, line: usize, first: usize) -> impl Iterator<Item = Ask<'a>> {
+        let its = self.end(round - 1)..self.end(round);
+        self.asks.extend((first as u32..).take(its.len()));
+        self.candidates[its].iter().map(move |ask| Ask { line: line as u32, ..*ask })
+    }
+
+    /// What the GPU must know, if its asks are listed from `asks` on.
+    pub(crate) fn told(&self, asks: usize) -> kernel::Line {
+        let (bound, by_score) = match self.until {
+            Until::Unknown => (0.0, false),
+            Until::Entropy(bound) => (bound, false),
+            Until::Score(least) => (least, true),
+        };
+        let (asks, first, most) = (asks as u32, self.first as u32, self.most as u32);
+        kernel::Line { bound, by_score: u32::from(by_score), asks, first, most, rounds: 1 }
     }
 
     /// What the GPU must know of its candidates.
-    pub(crate) fn candidates(&self) -> impl Iterator<Item = kernel::Candidate> {
-        self.candidates.iter().map(|ask| kernel::Candidate {
+    pub(crate) fn told_candidates(&self) -> impl Iterator<Item = kernel::Candidate> {
+        let drawn = self.scores.is_some_and(|scores| scores.temperature > 0.0);
+        self.candidates.iter().map(move |ask| kernel::Candidate {
             position: ask.asked.place.position() as u32,
             row: ask.row as u32,
             guide: ask.guide.map_or(NOBODY, |row| row as u32),
             draw: ask.asked.draw.key(),
+            noise: if drawn { ask.asked.draw.order_noise() } else { 0.0 },
         })
     }
+}
+
+/// Whether the GPU can choose from these, which are ranked beside what is `sure` to be read of their view. What it chooses takes the
+/// place of the first of them among the selected rows, so they must have places of their own, side by side, and nothing may be
+/// kept for one rather than another.
+fn can_be_chosen_from(candidates: &[Ask<'_>], sure: &[Row<'_>]) -> bool {
+    let ascend = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
+    let kept = candidates.iter().any(|ask| ask.key.is_some());
+    let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
+    ascend && !kept && !between && candidates.len() <= CANDIDATES
 }
 
 /// Whether what a lens shows can be told only once all logits are known: some tokens are to wait, or only the most probable count.
@@ -119,6 +169,7 @@ pub(crate) fn look(lens: &Lens) -> Look {
     Look {
         guide: NOBODY,
         witness: NOBODY,
+        line: NOBODY,
         again: u32::from(takes_a_second_look(lens)),
         most: if most > 0 { u32::try_from(most).unwrap_or(u32::MAX) } else { u32::MAX },
         share,

@@ -49,6 +49,9 @@ pub(crate) struct Plan {
     pub(crate) draws: u64,
     /// Suppressed and deferred tokens.
     pub(crate) tokens: u64,
+    /// Lines, and the numbers of their asks.
+    pub(crate) lines: u64,
+    pub(crate) line_asks: u64,
     pub(crate) choices: u64,
     pub(crate) candidates: u64,
     pub(crate) chunks: Vec<Chunk>,
@@ -66,6 +69,8 @@ pub(crate) struct Chunk {
 /// A chunk, before it is on the GPU.
 #[derive(Default)]
 pub(crate) struct Cut {
+    /// The round in which it is read, from 1.
+    pub(crate) round: u32,
     /// The first ask, and how many.
     pub(crate) first: usize,
     pub(crate) asks: usize,

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Draw, Forecast, Lens, Place, Row, View};
+use lacuna::{Belief, Draw, Lens, Place, Row, View};
 
-use super::ask::{Ask, Group};
+use super::ask::{Ask, Line, Scores};
 use super::believe::{believe, log_total};
 use super::buffer::Buffer;
 use super::foreseen::Foreseen;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
-use super::kernel::{self, Candidate, Choosing, Look, NOBODY, NONE, Reading, STRETCH, Summary};
+use super::kernel::{self, Candidate, Choosing, Going, Look, NOBODY, NONE, Reading, STRETCH, Summary};
 use super::plan::{Chunk, Cut, Lists, Plan};
 use super::remember::Remembered;
 use super::staging::{Landing, Offset, Staging};
@@ -34,8 +34,9 @@ pub(crate) struct Reader {
     logits: Buffer<f32>,
     parts: Buffer<Summary>,
     outcomes: Buffer<Summary>,
-    /// For each ask of a group, the number of the candidate that was chosen.
+    /// For each ask of a line that goes by scores, the number of the candidate that was chosen, and its score.
     chosen: Buffer<u32>,
+    values: Buffer<f64>,
     remembered: Remembered,
     foreseen: Foreseen,
     /// Rows that may be read without being asked for.
@@ -45,11 +46,13 @@ pub(crate) struct Reader {
 /// Beliefs on their way from the GPU.
 pub(crate) struct Pending<'a> {
     asks: Vec<Ask<'a>>,
-    groups: Vec<Group<'a>>,
+    lines: Vec<Line<'a>>,
     /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
     compared: Vec<Option<f64>>,
     outcomes: Offset,
     chosen: Offset,
+    /// What became of the lines.
+    went: Offset,
 }
 
 impl Reader {
@@ -64,13 +67,14 @@ impl Reader {
             parts: Buffer::new(gpu, 0)?,
             outcomes: Buffer::new(gpu, 0)?,
             chosen: Buffer::new(gpu, 0)?,
+            values: Buffer::new(gpu, 0)?,
             remembered: Remembered::new(gpu, sizes.vocabulary),
             foreseen: Foreseen::default(),
             unasked: unasked_rows(sizes),
         })
     }
 
-    /// Launches what is foretold of `views`: what is expected, and of the rest as much as costs next to nothing.
+    /// Launches what is foretold of `views`, with as much more as costs next to nothing.
     pub(crate) fn foresee<'a>(
         &mut self,
         forward: &mut Forward,
@@ -79,30 +83,30 @@ impl Reader {
     ) -> Result<Option<Pending<'a>>> {
         self.foreseen.clear(layout);
         let unsure = views.iter().filter(|view| view.forecast.expected < view.forecast.most).count();
-        let share = self.unasked.div_ceil(unsure.max(1));
-        let (mut all, mut groups, mut scores) = (Vec::new(), Vec::new(), 0);
-        for view in views {
-            let Forecast { sure, ranked, expected, most, sources } = view.forecast;
-            let (first_score, tokens) = (scores, view.tokens.len());
-            scores += view.attention.len() * tokens;
-            all.extend(Ask::all(layout, sure)?);
-            let candidates = Ask::all(layout, ranked)?;
-            // Nothing is remembered that nobody asked for.
-            let spare = if candidates.iter().all(|ask| ask.key.is_none()) { share } else { 0 };
-            let take = expected.max(spare).min(most).min(candidates.len());
-            let first = all.len();
-            if sources == 0 || take == candidates.len() {
-                all.extend(&candidates[..take]);
-            } else if take > 0 && Group::can_have(&candidates, sure) {
-                all.extend(&candidates[..take]);
-                let (slot, guide_slot) = (0, None);
-                groups.push(Group { first, take, candidates, scores: first_score, sources, tokens, slot, guide_slot });
-            }
+        let spare = self.unasked.div_ceil(unsure.max(1));
+        let (mut asks, mut lines, mut begin) = (Vec::new(), Vec::new(), 0);
+        for View { forecast, tokens, attention, .. } in views {
+            let (tokens, sources, temperature) = (tokens.len(), forecast.sources, forecast.temperature);
+            let scores = (sources > 0).then_some(Scores { begin, tokens, sources, temperature });
+            begin += attention.len() * tokens;
+            asks.extend(Ask::all(layout, forecast.sure)?);
+            lines.push(Line::new(layout, forecast, scores, spare)?);
         }
-        if all.is_empty() {
+        let mut rounds = vec![0];
+        for round in 1.. {
+            for (number, line) in lines.iter_mut().enumerate() {
+                let first = asks.len();
+                asks.extend(line.round(round, number, first));
+            }
+            if rounds.last() == Some(&asks.len()) {
+                break;
+            }
+            rounds.push(asks.len());
+        }
+        if asks.is_empty() {
             return Ok(None);
         }
-        self.launch(forward, layout, all, groups).map(Some)
+        self.launch(forward, layout, asks, lines, &rounds).map(Some)
     }
 
     /// Takes in what was launched, now that it is here.
@@ -130,7 +134,8 @@ impl Reader {
         }
         let mut read = Vec::new().into_iter();
         if !unread.is_empty() {
-            let pending = self.launch(forward, layout, unread, Vec::new())?;
+            let rounds = [0, unread.len()];
+            let pending = self.launch(forward, layout, unread, Vec::new(), &rounds)?;
             self.gpu.wait()?;
             read = self.conclude(pending).into_iter();
         }
@@ -138,58 +143,83 @@ impl Reader {
         beliefs.into_iter().map(|foreseen| foreseen.unwrap_or_else(&mut next)).collect()
     }
 
-    /// Launches everything for `asks`. Which rows those of the `groups` are is found out on the way.
+    /// Launches everything for `asks`, which are cut into `rounds`. Which rows those of the `lines` are, and how far each of these is
+    /// read, is found out on the way.
     fn launch<'a>(
         &mut self,
         forward: &mut Forward,
         layout: &Layout,
         asks: Vec<Ask<'a>>,
-        mut groups: Vec<Group<'a>>,
+        lines: Vec<Line<'a>>,
+        rounds: &[usize],
     ) -> Result<Pending<'a>> {
-        let plan = self.place(forward, layout, &asks, &mut groups)?;
-        if !groups.is_empty() {
-            let most = groups.iter().map(|group| group.candidates.len()).max().unwrap_or(0);
+        let plan = self.place(forward, layout, &asks, &lines, rounds)?;
+        let scored = lines.iter().filter(|line| line.scores.is_some());
+        if let Some(most) = scored.clone().map(|line| line.candidates.len()).max() {
             let arguments = Choosing {
                 choices: plan.choices,
                 candidates: plan.candidates,
                 scores: forward.scores.at(0),
+                lines: plan.lines,
+                asks: plan.line_asks,
                 rows: plan.rows.0,
                 draws: plan.draws,
                 chosen: self.chosen.at(0),
+                values: self.values.at(0),
             };
             let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
-            gpu.launch(&kernels.choose, [groups.len(), 1], 512, most * size_of::<f64>(), &arguments)?;
+            gpu.launch(&kernels.choose, [scored.count(), 1], 512, most * size_of::<f64>(), &arguments)?;
         }
         forward.finish(plan.rows, plan.tiles, self.finished.at(0))?;
-        self.landing.begin(Staging::room(&[asks.len() * size_of::<Summary>(), asks.len() * size_of::<u32>()]))?;
+        self.landing.begin(Staging::room(&[
+            asks.len() * size_of::<Summary>(),
+            asks.len() * size_of::<u32>(),
+            lines.len() * size_of::<kernel::Line>(),
+        ]))?;
+        let mut round = 1;
         for chunk in &plan.chunks {
+            if chunk.cut.round > round {
+                round = chunk.cut.round;
+                self.go_on(forward, &plan, lines.len(), round)?;
+            }
             self.believe(forward, &plan, chunk)?;
         }
         let outcomes = self.landing.fetch::<Summary>(self.outcomes.at(0), asks.len())?;
-        let chosen = self.landing.fetch::<u32>(self.chosen.at(0), end_of(&groups))?;
-        Ok(Pending { asks, groups, compared: plan.compared, outcomes, chosen })
+        let chosen = self.landing.fetch::<u32>(self.chosen.at(0), asks.len())?;
+        let went = self.landing.fetch::<kernel::Line>(plan.lines, lines.len())?;
+        Ok(Pending { asks, lines, compared: plan.compared, outcomes, chosen, went })
+    }
+
+    /// Launches the decision which lines go on into a round.
+    fn go_on(&self, forward: &Forward, plan: &Plan, lines: usize, round: u32) -> Result<()> {
+        let (outcomes, values) = (self.outcomes.at(0), self.values.at(0));
+        let arguments = Going { lines: plan.lines, asks: plan.line_asks, outcomes, values, round };
+        forward.machine.gpu.launch(&forward.machine.kernels.go_on, [lines, 1], 32, 0, &arguments)
     }
 
     /// What became of asks, now that everything is here.
     fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
-        let Pending { mut asks, groups, compared, outcomes, chosen } = pending;
+        let Pending { asks, lines, compared, outcomes, chosen, went } = pending;
         let Self { landing, remembered, .. } = self;
-        let chosen = landing.get::<u32>(chosen, end_of(&groups));
-        for Group { first, take, candidates, .. } in &groups {
-            let its = *first..first + take;
-            for (ask, &number) in asks[its.clone()].iter_mut().zip(&chosen[its]) {
-                *ask = candidates[number as usize];
+        let chosen = landing.get::<u32>(chosen, asks.len());
+        let mut asks: Vec<Option<Ask<'a>>> = asks.into_iter().map(Some).collect();
+        for (line, went) in lines.iter().zip(landing.get::<kernel::Line>(went, lines.len())) {
+            let (read, unread) = line.asks.split_at(line.end(went.rounds));
+            unread.iter().for_each(|&ask| asks[ask as usize] = None);
+            if line.scores.is_some() {
+                read.iter().for_each(|&ask| asks[ask as usize] = Some(line.candidates[chosen[ask as usize] as usize]));
             }
         }
         let outcomes = landing.get::<Summary>(outcomes, asks.len());
-        let believe = |((ask, outcome), before): ((Ask<'a>, &Summary), Option<f64>)| {
+        let believe = |((ask, outcome), before): ((Option<Ask<'a>>, &Summary), Option<f64>)| {
+            let ask = ask?;
             let Row { place, witness, .. } = ask.asked;
             if let Some(key) = ask.key {
                 remembered.replaced(key, log_total(outcome));
             }
-            (ask, believe(outcome, place.position(), witness.is_some(), before))
+            Some((ask, believe(outcome, place.position(), witness.is_some(), before)))
         };
-        asks.into_iter().zip(outcomes).zip(compared).map(believe).collect()
+        asks.into_iter().zip(outcomes).zip(compared).filter_map(believe).collect()
     }
 
     /// Makes room, and sends what the GPU must know.
@@ -198,7 +228,8 @@ impl Reader {
         forward: &Forward,
         layout: &Layout,
         asks: &[Ask<'_>],
-        groups: &mut [Group<'_>],
+        lines: &[Line<'_>],
+        rounds: &[usize],
     ) -> Result<Plan> {
         let Sizes { hidden, vocabulary, .. } = forward.sizes;
         let mut needed: Vec<usize> = asks.iter().flat_map(|ask| [Some(ask.row), ask.guide]).flatten().collect();
@@ -209,29 +240,48 @@ impl Reader {
         self.selection.rows.iter().zip(0..).for_each(|(&row, slot)| slots[row] = slot);
 
         let at_once = asks_at_once(layout, vocabulary, asks);
-        let chunks = || asks.chunks(at_once);
+        let mut chunks: Vec<(u32, usize, &[Ask<'_>])> = Vec::new();
+        for (round, bounds) in (1..).zip(rounds.windows(2)) {
+            let firsts = (bounds[0]..bounds[1]).step_by(at_once);
+            chunks.extend(firsts.map(|first| (round, first, &asks[first..bounds[1].min(first + at_once)])));
+        }
         let rows = filled_up(self.selection.len());
-        let most = chunks().map(|chunk| chunk.iter().map(Ask::projected).sum()).max().unwrap_or(0);
-        let most_written = chunks().map(|chunk| chunk.iter().map(Ask::written).sum::<usize>()).max().unwrap_or(0);
+        let most = chunks.iter().map(|(_, _, chunk)| chunk.iter().map(Ask::projected).sum()).max().unwrap_or(0);
+        let most_written =
+            chunks.iter().map(|(_, _, chunk)| chunk.iter().map(Ask::written).sum::<usize>()).max().unwrap_or(0);
         self.finished.reserve(rows * hidden)?;
         self.logits.reserve(most_written * vocabulary)?;
         self.parts.reserve(most * vocabulary.div_ceil(STRETCH))?;
         self.outcomes.reserve(asks.len())?;
         self.chosen.reserve(asks.len())?;
+        self.values.reserve(asks.len())?;
 
         let draws: Vec<u64> = asks.iter().map(|ask| ask.asked.draw.key()).collect();
         let mut lists = Lists::default();
-        let mut cuts = Vec::with_capacity(asks.len().div_ceil(at_once));
-        for (number, chunk) in chunks().enumerate() {
-            cuts.push(self.cut(&mut lists, &slots, number * at_once, chunk)?);
+        let mut cuts = Vec::with_capacity(chunks.len());
+        for (round, first, chunk) in chunks {
+            cuts.push(Cut { round, ..self.cut(&mut lists, &slots, first, chunk)? });
         }
+        let (mut told, mut line_asks): (Vec<kernel::Line>, Vec<u32>) = Default::default();
         let (mut choices, mut candidates): (Vec<kernel::Choice>, Vec<Candidate>) = Default::default();
-        for group in groups {
-            let Ask { row, guide, .. } = asks[group.first];
-            group.slot = slots[row] as usize;
-            group.guide_slot = guide.map(|row| slots[row] as usize);
-            choices.push(kernel::Choice { candidates: candidates.len() as u32, ..group.choice() });
-            candidates.extend(group.candidates());
+        for (number, line) in lines.iter().enumerate() {
+            told.push(line.told(line_asks.len()));
+            line_asks.extend(&line.asks);
+            let Some(Scores { begin, tokens, sources, temperature }) = line.scores else { continue };
+            let Ask { row, guide, .. } = line.candidates[0];
+            choices.push(kernel::Choice {
+                temperature,
+                scores: begin as u32,
+                tokens: tokens as u32,
+                sources: sources as u32,
+                candidates: candidates.len() as u32,
+                count: line.candidates.len() as u32,
+                take: line.asks.len() as u32,
+                slots: slots[row],
+                guide_slots: guide.map_or(NOBODY, |row| slots[row]),
+                line: number as u32,
+            });
+            candidates.extend(line.told_candidates());
         }
         let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| row as u32).collect();
         selected.resize(rows, selected[0]);
@@ -246,6 +296,8 @@ impl Reader {
             size_of_val(&looks[..]),
             size_of_val(&draws[..]),
             size_of_val(&tokens[..]),
+            size_of_val(&told[..]),
+            size_of_val(&line_asks[..]),
             size_of_val(&choices[..]),
             size_of_val(&candidates[..]),
         ]))?;
@@ -255,6 +307,8 @@ impl Reader {
         let look_list = staging.push(&looks);
         let draw_list = staging.push(&draws);
         let token_list = staging.push(&tokens);
+        let line_list = staging.push(&told);
+        let line_ask_list = staging.push(&line_asks);
         let choice_list = staging.push(&choices);
         let candidate_list = staging.push(&candidates);
         staging.send()?;
@@ -268,6 +322,8 @@ impl Reader {
             tiles: (staging.at(tile_list), tiles.len()),
             draws: staging.at(draw_list),
             tokens: staging.at(token_list),
+            lines: staging.at(line_list),
+            line_asks: staging.at(line_ask_list),
             choices: staging.at(choice_list),
             candidates: staging.at(candidate_list),
             chunks: cuts.into_iter().map(chunk).collect(),
@@ -279,18 +335,19 @@ impl Reader {
     /// that guide.
     fn cut<'a>(&mut self, lists: &mut Lists<'a>, slots: &[u32], first: usize, asks: &[Ask<'a>]) -> Result<Cut> {
         let mut cut = Cut { first, asks: asks.len(), start: lists.sources.len(), ..Cut::default() };
-        let mut guides: Vec<(u32, usize)> = Vec::new();
+        let mut guides: Vec<(u32, usize, u32)> = Vec::new();
         let mut written = 0..;
         let mut next_written = || written.next().expect("numbers do not end");
         let vocabulary = self.remembered.vocabulary();
         for ask in asks {
             lists.sources.push(slots[ask.row]);
-            let mut look = Look { witness: ask.asked.witness.unwrap_or(NOBODY), ..lists.look(ask.asked.lens) };
+            let witness = ask.asked.witness.unwrap_or(NOBODY);
+            let mut look = Look { witness, line: ask.line, ..lists.look(ask.asked.lens) };
             let own = (ask.written() > 0).then(&mut next_written);
             look.logits = own.map_or(NONE, |index| self.logits.at(index * vocabulary));
             if let (Some(row), Some(guide)) = (ask.guide, ask.asked.guide) {
                 (look.guide, look.scale) = ((asks.len() + guides.len()) as u32, guide.scale);
-                guides.push((slots[row], next_written()));
+                guides.push((slots[row], next_written(), ask.line));
             }
             cut.guided |= ask.guide.is_some();
             cut.again |= look.again > 0;
@@ -308,10 +365,10 @@ impl Reader {
             lists.compared.push(compared);
             lists.looks.push(look);
         }
-        for (slot, written) in guides {
+        for (slot, written, line) in guides {
             lists.sources.push(slot);
             let logits = self.logits.at(written * vocabulary);
-            lists.looks.push(Look { logits, guide: NOBODY, witness: NOBODY, silent: 1, ..Look::default() });
+            lists.looks.push(Look { logits, guide: NOBODY, witness: NOBODY, line, silent: 1, ..Look::default() });
         }
         cut.rows = lists.sources.len() - cut.start;
         Ok(cut)
@@ -321,16 +378,18 @@ impl Reader {
     fn believe(&self, forward: &Forward, plan: &Plan, chunk: &Chunk) -> Result<()> {
         let vocabulary = forward.sizes.vocabulary;
         let stretches = vocabulary.div_ceil(STRETCH);
-        let Cut { first, asks, guided, again, .. } = chunk.cut;
+        let Cut { round, first, asks, guided, again, .. } = chunk.cut;
         let reading = Reading {
             looks: chunk.looks,
             draws: plan.draws + (first * size_of::<u64>()) as u64,
             tokens: plan.tokens,
             parts: self.parts.at(0),
             outcomes: self.outcomes.at(first),
+            lines: plan.lines,
             vocabulary: vocabulary as u32,
             stretches: stretches as u32,
             rows: chunk.sources.1 as u32,
+            round,
         };
         forward.project(self.finished.at(0), chunk.sources, reading)?;
         let (gpu, kernels) = (&forward.machine.gpu, &forward.machine.kernels);
@@ -351,11 +410,11 @@ impl Reader {
         let first = layout.row(view, Place::At(0))?;
         let lens = Lens::default();
         let asked = Row::new(view, Place::At(0), &lens, Draw::new(0, 0, 0));
-        let ask = |row| Ask { asked, row, guide: None, key: None, verbatim: true };
+        let ask = |row| Ask { asked, row, guide: None, key: None, line: NOBODY, verbatim: true };
         let asks: Vec<Ask<'_>> = (first..first + layout.spans[view].tokens).map(ask).collect();
         let mut logits = Vec::with_capacity(asks.len());
         for asks in asks.chunks(asks_at_once(layout, vocabulary, &asks)) {
-            self.launch(forward, layout, asks.to_vec(), Vec::new())?;
+            self.launch(forward, layout, asks.to_vec(), Vec::new(), &[0, asks.len()])?;
             let numbers = asks.len() * vocabulary;
             self.landing.begin(numbers * size_of::<f32>())?;
             let fetched = self.landing.fetch::<f32>(self.logits.at(0), numbers)?;
@@ -375,11 +434,6 @@ impl Reader {
         let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
         rows.min(AT_ONCE / parts) * parts + filled_up(rows) * sizes.hidden * size_of::<f32>()
     }
-}
-
-/// The ask behind the last of those that are chosen by score.
-fn end_of(groups: &[Group<'_>]) -> usize {
-    groups.last().map_or(0, |group| group.first + group.take)
 }
 
 /// Rows that may be read without being asked for.

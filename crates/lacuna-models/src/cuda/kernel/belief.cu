@@ -16,6 +16,7 @@ struct Look {
     u32 suppressed, suppressed_count;  // in the list of tokens
     u32 deferred, deferred_count;      // likewise: tokens that can be drawn, but have no probability
     u32 witness;               // a token whose logit is wanted, or ~0
+    u32 line;                  // it is read only if this one gets so far, or ~0
     u32 silent;                // whether nothing but its logits is wanted
     u32 again;                 // whether it takes a second look, because some tokens are deferred or only the most probable count
     u32 most;                  // how many of these at most
@@ -43,8 +44,15 @@ struct Reading {
     const u32* tokens;
     Summary* parts;       // [row][stretch]
     Summary* outcomes;    // [row]
+    const Line* lines;
     u32 vocabulary, stretches, rows;
+    u32 round;            // which of their rounds this is, from 1
 };
+
+DEVICE bool is_read(const Reading& r, u32 row) {
+    const u32 line = r.looks[row].line;
+    return line == ~0u || r.lines[line].rounds >= r.round;
+}
 
 #define NOTHING Summary{0.0, 0.0, 0.0, -INFINITE, -INFINITE, ~0u, 0.0f, -INFINITE, ~0u, -INFINITE}
 
@@ -177,7 +185,7 @@ KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
     __shared__ float logits[STRETCH];
     const u32 row = blockIdx.y, stretch = blockIdx.x, token = stretch * STRETCH + threadIdx.x;
     const Look look = r.looks[row];
-    if (look.guide == ~0u) return;
+    if (look.guide == ~0u || !is_read(r, row)) return;
     if (token < r.vocabulary) {
         const float unguided = r.looks[look.guide].logits[token];
         logits[threadIdx.x] = __fadd_rn(unguided, __fmul_rn(look.scale + 1.0f, look.logits[token] - unguided));
@@ -209,7 +217,7 @@ DEVICE Summary whole_block(Summary sum, Summary* sums) {
 KERNEL __launch_bounds__(MERGERS) conclude(Reading r) {
     __shared__ Summary sums[MERGERS];
     const u32 row = blockIdx.x, mine = threadIdx.x, each = (r.stretches + MERGERS - 1) / MERGERS;
-    if (r.looks[row].silent) return;
+    if (r.looks[row].silent || !is_read(r, row)) return;
     const Summary* parts = r.parts + (size_t)row * r.stretches;
     Summary sum = NOTHING;
     for (u32 i = mine * each; i < min((mine + 1) * each, r.stretches); i++) sum = both(sum, parts[i]);
@@ -217,4 +225,34 @@ KERNEL __launch_bounds__(MERGERS) conclude(Reading r) {
     if (mine > 0) return;
     sum.witness = r.outcomes[row].witness;
     r.outcomes[row] = sum;
+}
+
+struct Going {
+    Line* lines;
+    const u32* asks;
+    const Summary* outcomes;
+    const double* values;  // the scores by which they were chosen
+    u32 round;             // that is to come
+};
+
+// Whether lines are read on. One warp for each.
+KERNEL go_on(Going g) {
+    Line& line = g.lines[blockIdx.x];
+    const u32 known = end_of(line, g.round - 1);
+    if (line.rounds < g.round - 1 || known == line.most) return;
+    double sum = 0.0, largest = 0.0;
+    if (!line.by_score) {
+        for (u32 i = threadIdx.x; i < known; i += 32) {
+            const Summary& s = g.outcomes[g.asks[line.asks + i]];
+            const double entropy = fmax(log(s.total) - s.weighted / s.total, 0.0);
+            sum += entropy;
+            largest = fmax(largest, entropy);
+        }
+        sum = warp_sum(sum);
+        for (int offset = 16; offset > 0; offset /= 2) largest = fmax(largest, __shfl_xor_sync(~0u, largest, offset));
+    }
+    // One that is read in vain does no harm; the host may round otherwise.
+    const bool on = line.by_score ? g.values[g.asks[line.asks + known]] >= line.bound
+                                  : sum - largest <= line.bound + 1e-9 * (1.0 + line.bound);
+    if (on && threadIdx.x == 0) line.rounds = g.round;
 }

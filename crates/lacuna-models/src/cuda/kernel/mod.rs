@@ -60,6 +60,7 @@ kernels![
     guide,
     conclude,
     look_again,
+    go_on,
     convert,
     noise,
 ];
@@ -269,7 +270,29 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
+pub(crate) struct Line {
+    pub(crate) bound: f64,
+    pub(crate) by_score: u32,
+    pub(crate) asks: u32,
+    pub(crate) first: u32,
+    pub(crate) most: u32,
+    pub(crate) rounds: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Going {
+    pub(crate) lines: u64,
+    pub(crate) asks: u64,
+    pub(crate) outcomes: u64,
+    pub(crate) values: u64,
+    pub(crate) round: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Choice {
+    pub(crate) temperature: f64,
     pub(crate) scores: u32,
     pub(crate) tokens: u32,
     pub(crate) sources: u32,
@@ -278,7 +301,7 @@ pub(crate) struct Choice {
     pub(crate) take: u32,
     pub(crate) slots: u32,
     pub(crate) guide_slots: u32,
-    pub(crate) asks: u32,
+    pub(crate) line: u32,
 }
 
 #[repr(C)]
@@ -288,6 +311,7 @@ pub(crate) struct Candidate {
     pub(crate) row: u32,
     pub(crate) guide: u32,
     pub(crate) draw: u64,
+    pub(crate) noise: f64,
 }
 
 #[repr(C)]
@@ -296,9 +320,12 @@ pub(crate) struct Choosing {
     pub(crate) choices: u64,
     pub(crate) candidates: u64,
     pub(crate) scores: u64,
+    pub(crate) lines: u64,
+    pub(crate) asks: u64,
     pub(crate) rows: u64,
     pub(crate) draws: u64,
     pub(crate) chosen: u64,
+    pub(crate) values: u64,
 }
 
 /// Logits that are summed up together.
@@ -318,6 +345,7 @@ pub(crate) struct Look {
     pub(crate) deferred: u32,
     pub(crate) deferred_count: u32,
     pub(crate) witness: u32,
+    pub(crate) line: u32,
     pub(crate) silent: u32,
     pub(crate) again: u32,
     pub(crate) most: u32,
@@ -349,9 +377,11 @@ pub(crate) struct Reading {
     pub(crate) tokens: u64,
     pub(crate) parts: u64,
     pub(crate) outcomes: u64,
+    pub(crate) lines: u64,
     pub(crate) vocabulary: u32,
     pub(crate) stretches: u32,
     pub(crate) rows: u32,
+    pub(crate) round: u32,
 }
 
 #[repr(C)]

@@ -15,6 +15,13 @@ struct Projection {
 // From one row of a tile of logits to the next in shared memory: so that threads that take neighbouring rows use different banks.
 #define TILE_PITCH (STRETCH + 5)
 
+// Whether a tile's rows are read, or one of them; for a whole warp.
+DEVICE bool is_read_from(const Reading& r, u32 first) {
+    bool any = r.round == 1;
+    for (u32 row = first + threadIdx.x % 32; !any && row < min(first + TILE, r.rows); row += 32) any = is_read(r, row);
+    return __any_sync(~0u, any);
+}
+
 // What becomes of a tile of logits in shared memory, whose first row is number `first`. Four threads share a row.
 DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
     const u32 index = threadIdx.x / 4, segment = threadIdx.x % 4, row = first + index;
@@ -100,6 +107,7 @@ KERNEL __launch_bounds__(CREW, 2) project(Projection p) {
     // The permutation counts from multiples of 1024 bytes.
     bf16* stages = room + -shared_address(room) % 1024 / 2;
     const u32 first = blockIdx.x * TILE, stretch = blockIdx.y, slices = (p.k + SLICE - 1) / SLICE;
+    if (!is_read_from(p.reading, first)) return;
     auto stage = [&](u32 slice) { return stages + slice % STAGES * (STRETCH + TILE) * SLICE; };
     auto load = [&](u32 slice) {
         if (slice < slices) {
@@ -141,6 +149,7 @@ KERNEL __launch_bounds__(CREW) project(Projection p) {
     extern __shared__ float tile[];
     __shared__ __align__(16) float input[RUN][TILE + 4], weights[RUN][STRETCH + 4];
     const u32 first = blockIdx.x * TILE, stretch = blockIdx.y;
+    if (!is_read_from(p.reading, first)) return;
     const u32 my_row = threadIdx.x / 16 * 4, my_token = threadIdx.x % 16 * 8;
     float sums[4][8] = {};
     for (u32 first_k = 0; first_k < p.k; first_k += RUN) {

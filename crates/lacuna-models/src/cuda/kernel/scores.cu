@@ -36,33 +36,49 @@ KERNEL collect(Collection c) {
     }
 }
 
+// Rows of a view that are read one after the other, in rounds, each four times as far as the one before, for as long as it takes.
+struct Line {
+    double bound;     // it is read on until entropies exceed this, or scores fall below it
+    u32 by_score;
+    u32 asks;         // where the numbers of its asks begin in the list
+    u32 first, most;  // how many are read in the first round, and in all
+    u32 rounds;       // that are read
+};
+
+DEVICE u32 end_of(const Line& line, u32 rounds) { return rounds ? min(line.first << 2 * (rounds - 1), line.most) : 0; }
+
 // A view whose rows are read by their scores.
 struct Choice {
-    u32 scores;      // where those of its first source begin; those of the next lie `tokens` behind
+    double temperature;  // what scores are divided by, before noise is added; 0 if there is none
+    u32 scores;          // where those of its first source begin; those of the next lie `tokens` behind
     u32 tokens;
     u32 sources;
-    u32 candidates;  // where they begin in the list
+    u32 candidates;      // where they begin in the list
     u32 count;
-    u32 take;        // how many are chosen
-    u32 slots;       // where their rows go
-    u32 guide_slots; // where the rows to push away from go, or ~0
-    u32 asks;        // where their draws go
+    u32 take;            // how many are chosen
+    u32 slots;           // where their rows go
+    u32 guide_slots;     // where the rows to push away from go, or ~0
+    u32 line;            // which gets to know the rows
 };
 
 struct Candidate {
     u32 position;
-    u32 row;    // which predicts it
-    u32 guide;  // the row to push away from, or ~0
-    u64 draw;   // where its random numbers come from
+    u32 row;       // which predicts it
+    u32 guide;     // the row to push away from, or ~0
+    u64 draw;      // where its random numbers come from
+    double noise;  // for its score
 };
 
 struct Choosing {
     const Choice* choices;
     const Candidate* candidates;
     const float* scores;
-    u32* rows;    // the chosen ones, the highest score first
+    const Line* lines;
+    const u32* asks;
+    u32* rows;       // the chosen ones, the highest score first
     u64* draws;
-    u32* chosen;  // their numbers among the candidates
+    u32* chosen;     // for each ask, the number of the candidate
+    double* values;  // and its score
 };
 
 // One block for each view. A candidate's rank is the number of those before it; of equals the first comes first.
@@ -74,7 +90,8 @@ KERNEL choose(Choosing c) {
         double sum = 0.0;
         for (u32 source = 0; source < choice.sources; source++)
             sum += c.scores[choice.scores + source * choice.tokens + candidates[i].position];
-        means[i] = sum / choice.sources;
+        const double mean = sum / choice.sources;
+        means[i] = choice.temperature > 0.0 ? mean / choice.temperature + candidates[i].noise : mean;
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < choice.count; i += blockDim.x) {
@@ -84,7 +101,9 @@ KERNEL choose(Choosing c) {
         if (rank >= choice.take) continue;
         c.rows[choice.slots + rank] = candidates[i].row;
         if (choice.guide_slots != ~0u) c.rows[choice.guide_slots + rank] = candidates[i].guide;
-        c.draws[choice.asks + rank] = candidates[i].draw;
-        c.chosen[choice.asks + rank] = i;
+        const u32 ask = c.asks[c.lines[choice.line].asks + rank];
+        c.draws[ask] = candidates[i].draw;
+        c.chosen[ask] = i;
+        c.values[ask] = mine;
     }
 }

@@ -66,7 +66,7 @@ KERNEL __launch_bounds__(REVIEWERS) look_again(Reading r) {
     const Look look = r.looks[row];
     const Summary whole = r.outcomes[row];
     // Of what is no distribution nothing more is to be said.
-    if (!look.again || !(whole.total > 0.0)) return;
+    if (!look.again || !is_read(r, row) || !(whole.total > 0.0)) return;
     const bool truncated = look.share < 1.0 || look.most != ~0u;
     const u32 floor = truncated ? lowest(look, whole, r.vocabulary) : 0;
     auto counted = [&](u32 token) { return ordinal(look.logits[token]) >= floor ? look.logits[token] : -INFINITE; };
