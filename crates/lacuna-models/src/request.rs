@@ -167,7 +167,8 @@ impl Request {
         }
     }
 
-    fn choice(&self, family: Family) -> Result<Choice> {
+    /// How tokens are chosen, of a model of this family.
+    pub fn choice(&self, family: Family) -> Result<Choice> {
         let (temperature, top_p) = (self.temperature.unwrap_or(0.0), self.top_p.unwrap_or(1.0));
         if !(top_p > 0.0 && top_p <= 1.0) {
             let expected = "it must be more than 0 and at most 1".into();

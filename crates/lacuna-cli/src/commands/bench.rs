@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{
-    Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View, split,
+    Belief, Canvas, Description, Lens, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View,
+    split,
 };
-use lacuna_models::{Checkpoint, Model, Precision, Shape, forward_flops, load};
+use lacuna_models::{Checkpoint, Model, Precision, Request, Shape, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
@@ -25,6 +26,7 @@ Examples:
   lacuna bench --shape medium --strategy dos
   lacuna bench --shape medium --strategy confidence --block-length 64
   lacuna bench --shape llada-8b --length 640 --device cuda
+  lacuna bench --shape dream-7b --strategy entropy --temperature 0.2 --top-p 0.95
   lacuna bench --shape medium --cache dual
   lacuna bench --shape mini --batch 16 --format json")]
 pub(crate) struct Bench {
@@ -53,6 +55,18 @@ pub(crate) struct Bench {
     /// dos: the layer whose attention is used [default: a sixth of the way up]
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
+    /// eb: the entropy bound in nats [default: 0.01]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    gamma: Option<f64>,
+    /// Draw tokens at this temperature; 0 takes the most probable [default: 0]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    temperature: Option<f64>,
+    /// Draw only from the most probable tokens that together reach this probability
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    top_p: Option<f64>,
+    /// Draw only from the K most probable tokens
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
     /// Which keys and values the step takes from the first one of its block
     #[arg(long, value_enum, default_value_t = args::Cache::None)]
     cache: args::Cache,
@@ -143,7 +157,12 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         args.length,
         architecture.context
     );
-    let settings = Settings { layers: vec![args.layer.unwrap_or(architecture.layers / 6)], ..Settings::default() };
+    let layers = vec![args.layer.unwrap_or(architecture.layers / 6)];
+    let gamma = args.gamma.unwrap_or(Settings::default().gamma);
+    let settings = Settings { layers, gamma, ..Settings::default() };
+    let &Bench { temperature, top_p, top_k, .. } = args;
+    let choice = Request { temperature, top_p, top_k, ..Request::default() }.choice(architecture.family)?;
+    let lens = Lens { choice, ..Lens::default() };
     let precision = Precision::from(args.precision);
     let mut model = Timed {
         inner: load(&checkpoint, Some(precision), args.device.into())?,
@@ -155,7 +174,8 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
-        let begin = || begin(args, block_length, architecture.mask, &settings, model.description());
+        let options = Options { lens: lens.clone(), cache: args.cache.into(), ..Options::default() };
+        let begin = || begin(args, block_length, &settings, &options, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
         if args.cache != args::Cache::None {
             lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
@@ -213,18 +233,17 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
 fn begin(
     args: &Bench,
     block_length: usize,
-    mask: Token,
     settings: &Settings,
+    options: &Options,
     description: &Description,
 ) -> Result<Run> {
     let start = gap_start(args, block_length);
-    let words = description.vocabulary.min(mask as usize);
+    let words = description.vocabulary.min(description.mask as usize);
     let prompt: Vec<Token> = (0..start).map(|position| (position * 7919 % words) as Token).collect();
-    let canvas = Canvas::with_tail(&prompt, args.length - start, mask)?;
+    let canvas = Canvas::with_tail(&prompt, args.length - start, description.mask)?;
     let strategy = Strategy::parse(&args.strategy, settings)?;
     let blocks = split(start..args.length, block_length);
-    let options = Options { cache: args.cache.into(), ..Options::default() };
-    Ok(Run::new(canvas, blocks, strategy, options, description)?)
+    Ok(Run::new(canvas, blocks, strategy, options.clone(), description)?)
 }
 
 /// Where the prompt ends.

@@ -11,9 +11,9 @@ pub(crate) struct Lists<'a> {
     /// For each row that is projected, which of the finished ones it is, and how it is looked at.
     pub(crate) sources: Vec<u32>,
     pub(crate) looks: Vec<Look>,
-    /// Suppressed tokens and deferred ones, and where those of the last lens begin.
+    /// Suppressed tokens and deferred ones, and how the last lens was looked through.
     pub(crate) tokens: Vec<u32>,
-    pub(crate) last: Option<(&'a Lens, usize)>,
+    pub(crate) last: Option<(&'a Lens, Look)>,
     /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
     pub(crate) compared: Vec<Option<f64>>,
 }
@@ -21,22 +21,20 @@ pub(crate) struct Lists<'a> {
 impl<'a> Lists<'a> {
     /// How the GPU is to look through a lens.
     pub(crate) fn look(&mut self, lens: &'a Lens) -> Look {
-        let suppressed = match self.last {
-            Some((last, begin)) if std::ptr::eq(last, lens) => begin,
-            _ => {
-                let begin = self.tokens.len();
-                self.tokens.extend(lens.suppressed.iter().chain(&lens.deferred));
-                begin
-            }
-        };
-        self.last = Some((lens, suppressed));
-        Look {
+        if let Some((_, look)) = self.last.filter(|(last, _)| std::ptr::eq(*last, lens)) {
+            return look;
+        }
+        let suppressed = self.tokens.len();
+        self.tokens.extend(lens.suppressed.iter().chain(&lens.deferred));
+        let look = Look {
             suppressed: suppressed as u32,
             suppressed_count: lens.suppressed.len() as u32,
             deferred: (suppressed + lens.suppressed.len()) as u32,
             deferred_count: lens.deferred.len() as u32,
             ..look(lens)
-        }
+        };
+        self.last = Some((lens, look));
+        look
     }
 }
 

@@ -55,6 +55,36 @@ pub(crate) struct Pending<'a> {
     went: Offset,
 }
 
+impl<'a> Pending<'a> {
+    /// What became of the asks, now that everything is here.
+    fn conclude(
+        self,
+        landing: &Landing,
+        remembered: &mut Remembered,
+    ) -> impl Iterator<Item = (Ask<'a>, lacuna::Result<Belief>)> {
+        let Self { mut asks, lines, compared, outcomes, chosen, went } = self;
+        let mut is_read = vec![true; asks.len()];
+        let chosen = landing.get::<u32>(chosen, asks.len());
+        for (line, went) in lines.iter().zip(landing.get::<kernel::Line>(went, lines.len())) {
+            let (read, unread) = line.asks.split_at(line.end(went.rounds));
+            unread.iter().for_each(|&ask| is_read[ask as usize] = false);
+            for &ask in read.iter().filter(|_| line.scores.is_some()) {
+                asks[ask as usize] = line.candidates[chosen[ask as usize] as usize];
+            }
+        }
+        let outcomes = landing.get::<Summary>(outcomes, asks.len());
+        asks.into_iter().zip(outcomes).zip(compared).zip(is_read).filter(|(_, is_read)| *is_read).map(
+            |(((ask, outcome), before), _)| {
+                let Row { place, witness, .. } = ask.asked;
+                if let Some(key) = ask.key {
+                    remembered.replaced(key, log_total(outcome));
+                }
+                (ask, believe(outcome, place.position(), witness.is_some(), before))
+            },
+        )
+    }
+}
+
 impl Reader {
     pub(crate) fn new(gpu: &Arc<Gpu>, sizes: Sizes) -> Result<Self> {
         Ok(Self {
@@ -111,8 +141,9 @@ impl Reader {
 
     /// Takes in what was launched, now that it is here.
     pub(crate) fn arrive(&mut self, layout: &Layout, pending: Option<Pending<'_>>) -> Result<()> {
-        for (ask, belief) in pending.map_or_else(Vec::new, |pending| self.conclude(pending)) {
-            self.foreseen.insert(layout.key(ask.asked.view, ask.asked.place)?, belief);
+        let Self { landing, remembered, foreseen, .. } = self;
+        for (ask, belief) in pending.map(|pending| pending.conclude(landing, remembered)).into_iter().flatten() {
+            foreseen.insert(layout.key(ask.asked.view, ask.asked.place)?, belief);
         }
         Ok(())
     }
@@ -132,13 +163,14 @@ impl Reader {
             }
             beliefs.push(foreseen);
         }
-        let mut read = Vec::new().into_iter();
+        let mut pending = None;
         if !unread.is_empty() {
             let rounds = [0, unread.len()];
-            let pending = self.launch(forward, layout, unread, Vec::new(), &rounds)?;
+            pending = Some(self.launch(forward, layout, unread, Vec::new(), &rounds)?);
             self.gpu.wait()?;
-            read = self.conclude(pending).into_iter();
         }
+        let Self { landing, remembered, .. } = self;
+        let mut read = pending.map(|pending| pending.conclude(landing, remembered)).into_iter().flatten();
         let mut next = || read.next().expect("what was not foreseen was read").1;
         beliefs.into_iter().map(|foreseen| foreseen.unwrap_or_else(&mut next)).collect()
     }
@@ -195,31 +227,6 @@ impl Reader {
         let (outcomes, values) = (self.outcomes.at(0), self.values.at(0));
         let arguments = Going { lines: plan.lines, asks: plan.line_asks, outcomes, values, round };
         forward.machine.gpu.launch(&forward.machine.kernels.go_on, [lines, 1], 32, 0, &arguments)
-    }
-
-    /// What became of asks, now that everything is here.
-    fn conclude<'a>(&mut self, pending: Pending<'a>) -> Vec<(Ask<'a>, lacuna::Result<Belief>)> {
-        let Pending { asks, lines, compared, outcomes, chosen, went } = pending;
-        let Self { landing, remembered, .. } = self;
-        let chosen = landing.get::<u32>(chosen, asks.len());
-        let mut asks: Vec<Option<Ask<'a>>> = asks.into_iter().map(Some).collect();
-        for (line, went) in lines.iter().zip(landing.get::<kernel::Line>(went, lines.len())) {
-            let (read, unread) = line.asks.split_at(line.end(went.rounds));
-            unread.iter().for_each(|&ask| asks[ask as usize] = None);
-            if line.scores.is_some() {
-                read.iter().for_each(|&ask| asks[ask as usize] = Some(line.candidates[chosen[ask as usize] as usize]));
-            }
-        }
-        let outcomes = landing.get::<Summary>(outcomes, asks.len());
-        let believe = |((ask, outcome), before): ((Option<Ask<'a>>, &Summary), Option<f64>)| {
-            let ask = ask?;
-            let Row { place, witness, .. } = ask.asked;
-            if let Some(key) = ask.key {
-                remembered.replaced(key, log_total(outcome));
-            }
-            Some((ask, believe(outcome, place.position(), witness.is_some(), before)))
-        };
-        asks.into_iter().zip(outcomes).zip(compared).filter_map(believe).collect()
     }
 
     /// Makes room, and sends what the GPU must know.

@@ -2,7 +2,7 @@
 // probability.
 
 #define REVIEWERS 512
-#define MEMBERS 2048
+#define MEMBERS (REVIEWERS * sizeof(Summary) / sizeof(float))
 
 // A number that ascends with the logit.
 DEVICE u32 ordinal(float logit) {
@@ -15,14 +15,15 @@ DEVICE u32 ordinal(float logit) {
 
 // The ordinal of the lowest logit that counts: of those above it there are fewer than `most`, and together they have no more than
 // `share` of all weight. It is searched for by halves, in the whole row until what may be the lowest fits into shared memory.
-DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary) {
-    __shared__ float members[MEMBERS];
+DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float* members) {
     __shared__ u32 gathered;
     const u64 allowed = (u64)(look.share * whole.total / UNIT);
     const float* logits = look.logits;
-    u32 low = 0, high = ordinal(whole.first), length = vocabulary;
+    // All that have less than an even part of the rest come to less than the rest.
+    const float least = whole.first + logf((float)((1.0 - look.share) * whole.total / vocabulary)) - 1e-3f;
+    u32 low = look.share < 1.0 ? ordinal(least) : 0, high = ordinal(whole.first), length = vocabulary;
     u64 weight_above = 0;                        // of what is above `high`
-    u32 count_above = 0, between = vocabulary;   // `between` are in low..=high
+    u32 count_above = 0, between = vocabulary;   // no more than these are in low..=high
     while (low < high) {
         if (length > MEMBERS && between <= MEMBERS) {
             __syncthreads();
@@ -34,11 +35,12 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary) {
             }
             __syncthreads();
             logits = members;
-            length = between;
+            length = gathered;
         }
         const u32 middle = low + (high - low) / 2;
         u64 weight = 0;
         u32 count = 0;
+#pragma unroll 8
         for (u32 i = threadIdx.x; i < length; i += blockDim.x) {
             const u32 mine = ordinal(logits[i]);
             if (mine <= middle || mine > high) continue;
@@ -68,7 +70,7 @@ KERNEL __launch_bounds__(REVIEWERS) look_again(Reading r) {
     // Of what is no distribution nothing more is to be said.
     if (!look.again || !is_read(r, row) || !(whole.total > 0.0)) return;
     const bool truncated = look.share < 1.0 || look.most != ~0u;
-    const u32 floor = truncated ? lowest(look, whole, r.vocabulary) : 0;
+    const u32 floor = truncated ? lowest(look, whole, r.vocabulary, (float*)sums) : 0;
     auto counted = [&](u32 token) { return ordinal(look.logits[token]) >= floor ? look.logits[token] : -INFINITE; };
     auto deferred = [&](u32 token) {
         bool found = false;
