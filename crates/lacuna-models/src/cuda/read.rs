@@ -406,7 +406,8 @@ impl Reader {
         }
         gpu.launch(&kernels.conclude, [asks, 1], 128, 0, &reading)?;
         if again {
-            gpu.launch(&kernels.look_again, [asks, 1], 512, 0, &reading)?;
+            let threads = (vocabulary / 32).next_power_of_two().clamp(32, 512);
+            gpu.launch(&kernels.look_again, [asks, 1], threads, 0, &reading)?;
         }
         Ok(())
     }

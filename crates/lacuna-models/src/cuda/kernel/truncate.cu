@@ -9,6 +9,7 @@ DEVICE u32 ordinal(float logit) {
     const u32 bits = __float_as_uint(logit + 0.0f);  // There is one zero.
     return bits >> 31 ? ~bits : bits | 1u << 31;
 }
+DEVICE float logit_of(u32 ordinal) { return __uint_as_float(ordinal >> 31 ? ordinal & ~(1u << 31) : ~ordinal); }
 
 // Weights are counted in units of this share of the largest, so that the order of additions does not matter.
 #define UNIT (1.0f / (1ull << 44))
@@ -19,11 +20,13 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float*
     __shared__ u32 gathered;
     const u64 allowed = (u64)(look.share * whole.total / UNIT);
     const float* logits = look.logits;
-    // All that have less than an even part of the rest come to less than the rest.
-    const float least = whole.first + logf((float)((1.0 - look.share) * whole.total / vocabulary)) - 1e-3f;
-    u32 low = look.share < 1.0 ? ordinal(least) : 0, high = ordinal(whole.first), length = vocabulary;
-    u64 weight_above = 0;                        // of what is above `high`
-    u32 count_above = 0, between = vocabulary;   // no more than these are in low..=high
+    const u32 bottom = ordinal(-INFINITE);
+    u32 low = bottom, high = ordinal(whole.first), length = vocabulary;
+    u64 weight_above = 0;                       // of what is above `high`
+    u32 count_above = 0, between = vocabulary;  // `between` are in low..=high
+    // Tokens that have less than an even part of what need not count do not, and hardly any that have less than e^-64.
+    const float part = (1.0 - look.share) * whole.total / vocabulary;
+    u32 middle = min(ordinal(whole.first + fmaxf(logf(part), -64.0f) - 1e-3f), high - 1);
     while (low < high) {
         if (length > MEMBERS && between <= MEMBERS) {
             __syncthreads();
@@ -35,9 +38,8 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float*
             }
             __syncthreads();
             logits = members;
-            length = gathered;
+            length = between;
         }
-        const u32 middle = low + (high - low) / 2;
         u64 weight = 0;
         u32 count = 0;
 #pragma unroll 8
@@ -58,6 +60,9 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float*
             low = middle + 1;
             between = count;
         }
+        // Half of the way between the logits, not between their ordinals, of which most are those of very small numbers.
+        const u32 half = low > bottom ? ordinal(0.5f * (logit_of(low) + logit_of(high))) : low + (high - low) / 2;
+        middle = max(low, min(half, high - 1));
     }
     return high;
 }
