@@ -454,7 +454,13 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     }
     let settings = Settings { layers: vec![1, 3], ..Settings::default() };
     for (strategy, options) in cases {
-        assert_one_wait_for(model, prompt, length, &[strategy], &settings, options);
+        let block = if options.cache == Cache::None { length } else { length / 3 };
+        assert_one_wait_for(model, (prompt, length, block), &[strategy], &settings, options);
+    }
+    // From one block to the next.
+    let pairs = [["klass", "dos+eb"], ["dos+klass", "saber"], ["wino", "dos+eb+verify"]];
+    for strategies in pairs.iter().take(if model.description().shadows { 3 } else { 2 }) {
+        assert_one_wait_for(model, (prompt, 12, 4), strategies, &settings, &options[0]);
     }
     // Bounds between all and nothing, so that lines end in any of their rounds, and orders that are drawn.
     let entropy = (model.description().vocabulary as f64).ln();
@@ -462,18 +468,17 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
         let gamma = positions * entropy;
         let settings = Settings { gamma, order_temperature, threshold: Some(0.1), ..settings.clone() };
         for strategies in [&["dos+eb"][..], &["dos+score-threshold"]] {
-            assert_one_wait_for(model, prompt, length, strategies, &settings, &options[0]);
+            assert_one_wait_for(model, (prompt, length, length), strategies, &settings, &options[0]);
         }
         let together = ["dos+eb", "random+eb", "dos", "dos+eb"];
-        assert_one_wait_for(model, prompt, length, &together, &settings, &options[6]);
+        assert_one_wait_for(model, (prompt, length, length), &together, &settings, &options[6]);
     }
 }
 
-/// The same for canvases that are decoded together.
+/// The same for canvases that are decoded together: a prompt of so many tokens, so many to decode, in blocks of so many.
 fn assert_one_wait_for(
     model: &mut CudaPredictor,
-    prompt: usize,
-    length: usize,
+    (prompt, length, block): (usize, usize, usize),
     strategies: &[&str],
     settings: &Settings,
     options: &Options,
@@ -482,7 +487,7 @@ fn assert_one_wait_for(
         let begin = |(strategy, seed): (&&str, u64)| {
             let tokens: Vec<Token> = (5..).take(prompt + seed as usize).collect();
             let canvas = Canvas::with_tail(&tokens, length, model.description().mask).unwrap();
-            let blocks = split(canvas.span(), if options.cache == Cache::None { length } else { length / 3 });
+            let blocks = split(canvas.span(), block);
             let can_be_drawn = !strategy.starts_with("random") && !strategy.ends_with("score-threshold");
             let order_temperature = if can_be_drawn { settings.order_temperature } else { 0.0 };
             let settings = Settings { order_temperature, ..settings.clone() };
@@ -499,13 +504,14 @@ fn assert_one_wait_for(
         }
     };
     let mut blind = begin(model);
-    (0..4).for_each(|_| step(&mut blind, &mut Blind(model)));
+    let steps = if length < 16 { length } else { 4 };
+    (0..steps).for_each(|_| step(&mut blind, &mut Blind(model)));
     let mut waits = Vec::new();
     // Once for buffers to grow.
     for _ in 0..2 {
         let mut runs = begin(model);
         waits.clear();
-        while waits.len() < 4 && runs.iter().any(|run| !run.is_finished()) {
+        while waits.len() < steps && runs.iter().any(|run| !run.is_finished()) {
             let before = model.waits();
             step(&mut runs, model);
             waits.push(model.waits() - before);

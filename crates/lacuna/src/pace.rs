@@ -18,11 +18,6 @@ pub trait Pace: Debug + Send + Sync {
         Ok(())
     }
 
-    /// This step completes a block, and `next` are the masked positions of the one that follows.
-    fn foresee(&mut self, _next: &[usize], _step: &mut Step<'_>) -> Result<()> {
-        Ok(())
-    }
-
     /// How many of the ranking's first positions it reads, when `masked` are ranked: so many in any case, and no more than so
     /// many. What it does not tell is read when it is asked for, only not together with what other runs need.
     fn reads(&self, _block: &Block, masked: usize) -> RangeInclusive<usize> {
@@ -34,7 +29,8 @@ pub trait Pace: Debug + Send + Sync {
         Until::Unknown
     }
 
-    /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)).
+    /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)). The first step
+    /// of a block is compared with the last step of the block before, so that one reads both blocks.
     fn compares(&self) -> bool {
         false
     }
@@ -270,11 +266,6 @@ impl Pace for Stability {
             ready = ranking.first(count);
         }
         Ok(ready)
-    }
-
-    /// The first step of a block is compared with the last step of the one before it, so that one reads both blocks.
-    fn foresee(&mut self, next: &[usize], step: &mut Step<'_>) -> Result<()> {
-        step.beliefs(next).map(drop)
     }
 
     fn compares(&self) -> bool {

@@ -87,7 +87,8 @@ pub enum Scope {
 /// waited for twice; one that computes right here may ignore it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Forecast<'a> {
-    /// Rows that will be read in all likelihood, whatever the forward pass shows.
+    /// Rows that will be read in all likelihood, whatever the forward pass shows. To remember one that is not read after all does
+    /// no harm.
     pub sure: &'a [Row<'a>],
     /// Rows of which the first will be read.
     pub ranked: &'a [Row<'a>],

@@ -203,6 +203,7 @@ impl Run {
         let known = if least < ranked.len() { 0 } else { least };
         let mut sure: Vec<Place> = ranked.drain(..known).map(Place::At).collect();
         sure.extend(revision.iter().flat_map(|revision| revision.reads(&self.scene.canvas, &self.scene.block)));
+        sure.extend(self.scene.compared_next(&self.blocks).into_iter().map(Place::At));
         let row = |place| self.scene.row(view, place);
         Ok(Outlook {
             sure: sure.into_iter().map(row).collect(),
@@ -221,7 +222,6 @@ impl Run {
     /// One step; `read` is what was foreseen.
     fn advance(&mut self, view: usize, read: Beliefs, predictor: &mut dyn Predictor) -> Result<()> {
         let Self { strategy: Strategy { order, pace, revision, order_temperature, .. }, scene, blocks, .. } = self;
-        let next = blocks.get(scene.block.index + 1);
         let mut step = scene.look(view, read, &mut *predictor);
 
         let ranking = step.rank(order.as_ref(), *order_temperature, scene.candidates())?;
@@ -235,9 +235,8 @@ impl Run {
         // As in Fast-dLLM's code, what was kept is used at least once.
         let lingers = scene.scope() == Scope::Keep;
         let done = filled && reopened.is_empty() && !lingers;
-        if let Some(next) = next.filter(|_| done && scene.options.cache != Cache::Dual) {
-            let masked: Vec<usize> = next.clone().filter(|&position| scene.canvas.is_masked(position)).collect();
-            pace.foresee(&masked, &mut step)?;
+        if done {
+            step.beliefs(&scene.compared_next(blocks))?;
         }
 
         self.rows_read += step.read.len() * scene.width();

@@ -81,6 +81,13 @@ impl Scene {
         masked.filter(|&position| !self.opens_alone() || position == self.block.range.start).collect()
     }
 
+    /// Masked positions of the block that follows this one of `blocks`, if its first step is compared with this block's last.
+    pub(crate) fn compared_next(&self, blocks: &[Range<usize>]) -> Vec<usize> {
+        let seen = self.compares && self.options.cache != Cache::Dual;
+        let next = blocks.get(self.block.index + 1).filter(|_| seen).cloned();
+        next.into_iter().flatten().filter(|&position| self.canvas.is_masked(position)).collect()
+    }
+
     /// Which positions the forward pass computes.
     pub(crate) fn scope(&self) -> Scope {
         let Range { start, end } = self.block.range;
