@@ -3,8 +3,8 @@
 /// Phrases after which the answer stands, as models write them.
 const PHRASES: [&str; 6] = ["final answer is", "answer is", "final answer:", "answer:", "**answer**:", "answer ="];
 
-/// The answer that a text gives: the last `\boxed{}`, or those it is spread over, else what follows the last "answer is", else the last formula,
-/// else the whole text if it is one line, else its last line.
+/// The answer that a text gives: the last `\boxed{}`, or those it is spread over, else what follows the last "answer is", else
+/// the last formula, else the whole text if it is one line, else its last line.
 pub fn extract(text: &str) -> Option<String> {
     let found = boxed(text).or_else(|| stated(text)).or_else(|| formula(text)).or_else(|| last_line(text))?;
     let found = tidy(&found);
