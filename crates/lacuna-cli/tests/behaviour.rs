@@ -216,4 +216,9 @@ fn a_bench_reports_where_the_time_of_a_step_goes() {
 
     let report = bench(&["--strategy", "confidence", "--precision", "int8"]);
     assert_eq!((&report["rows_read"], &report["precision"]), (&16.into(), &"int8".into()));
+    // Random weights are unsure of everything: the bound ends it, unless it is wide or only one token is looked at.
+    let rows = |more: &[&str]| bench(&[&["--strategy", "dos+eb"], more].concat())["rows_read"].clone();
+    assert_eq!(rows(&[]), 4);
+    assert_eq!(rows(&["--gamma", "1000"]), 16);
+    assert_eq!(rows(&["--temperature", "0.2", "--top-p", "0.95", "--top-k", "1"]), 16);
 }
