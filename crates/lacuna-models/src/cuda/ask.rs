@@ -81,26 +81,28 @@ const GROWTH: usize = 4;
 impl<'a> Line<'a> {
     /// What is to be read of what a view ranks; about `spare` rows cost next to nothing.
     pub(crate) fn new(layout: &Layout, forecast: &Forecast<'a>, scores: Option<Scores>, spare: usize) -> Result<Self> {
-        let &Forecast { sure, ranked, expected, mut most, mut until, .. } = forecast;
+        let &Forecast { sure, ranked, expected, most, until, .. } = forecast;
         let candidates = Ask::all(layout, ranked)?;
-        if scores.is_none() && matches!(until, Until::Score(_)) {
-            until = Until::Unknown;
-        }
-        // Nothing is remembered that nobody asked for.
-        if candidates.iter().any(|ask| ask.key.is_some()) {
-            most = expected;
-        }
+        let known = match until {
+            Until::Unknown => false,
+            Until::Entropy(_) => true,
+            Until::Score(_) => scores.is_some(),
+        };
+        let most = if scores.is_some() && !can_be_chosen_from(&candidates, sure) {
+            0
+        } else if candidates.iter().any(|ask| ask.key.is_some()) {
+            // Nothing is remembered that nobody asked for.
+            expected
+        } else if known {
+            most
+        } else {
+            most.min(expected.max(spare))
+        };
+        let most = most.min(candidates.len());
         let mut first = expected.max(1);
         while first < spare {
             first *= 2;
         }
-        if until == Until::Unknown {
-            most = most.min(expected.max(spare));
-        }
-        if scores.is_some() && !can_be_chosen_from(&candidates, sure) {
-            most = 0;
-        }
-        most = most.min(candidates.len());
         let first = first.min(most);
         let some = 0 < first && first < candidates.len();
         Ok(Self { scores: scores.filter(|_| some), candidates, first, most, until, asks: Vec::new() })

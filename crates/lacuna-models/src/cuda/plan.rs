@@ -2,8 +2,8 @@
 
 use lacuna::Lens;
 
-use super::ask::look;
-use super::kernel::Look;
+use super::ask::{Ask, Line, Scores, look};
+use super::kernel::{self, Candidate, Choice, Look, NOBODY};
 
 /// What a plan is made of, before it is on the GPU.
 #[derive(Default)]
@@ -16,9 +16,37 @@ pub(crate) struct Lists<'a> {
     pub(crate) last: Option<(&'a Lens, Look)>,
     /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
     pub(crate) compared: Vec<Option<f64>>,
+    /// Lines, the numbers of their asks, and for those that go by scores what to choose from.
+    pub(crate) lines: Vec<kernel::Line>,
+    pub(crate) line_asks: Vec<u32>,
+    pub(crate) choices: Vec<Choice>,
+    pub(crate) candidates: Vec<Candidate>,
 }
 
 impl<'a> Lists<'a> {
+    /// Lists the lines; `slots` tells where among the selected rows each row is.
+    pub(crate) fn tell(&mut self, lines: &[Line<'_>], slots: &[u32]) {
+        for (number, line) in lines.iter().enumerate() {
+            self.lines.push(line.told(self.line_asks.len()));
+            self.line_asks.extend(&line.asks);
+            let Some(Scores { begin, tokens, sources, temperature }) = line.scores else { continue };
+            let Ask { row, guide, .. } = line.candidates[0];
+            self.choices.push(Choice {
+                temperature,
+                scores: begin as u32,
+                tokens: tokens as u32,
+                sources: sources as u32,
+                candidates: self.candidates.len() as u32,
+                count: line.candidates.len() as u32,
+                take: line.asks.len() as u32,
+                slots: slots[row],
+                guide_slots: guide.map_or(NOBODY, |row| slots[row]),
+                line: number as u32,
+            });
+            self.candidates.extend(line.told_candidates());
+        }
+    }
+
     /// How the GPU is to look through a lens.
     pub(crate) fn look(&mut self, lens: &'a Lens) -> Look {
         if let Some((_, look)) = self.last.filter(|(last, _)| std::ptr::eq(*last, lens)) {

@@ -10,7 +10,7 @@ use super::buffer::Buffer;
 use super::foreseen::Foreseen;
 use super::forward::{Forward, Sizes, filled_up};
 use super::gpu::Gpu;
-use super::kernel::{self, Candidate, Choosing, Going, Look, NOBODY, NONE, Reading, STRETCH, Summary};
+use super::kernel::{self, Choosing, Going, Look, NOBODY, NONE, Reading, STRETCH, Summary};
 use super::plan::{Chunk, Cut, Lists, Plan};
 use super::remember::Remembered;
 use super::staging::{Landing, Offset, Staging};
@@ -269,70 +269,39 @@ impl Reader {
         for (round, first, chunk) in chunks {
             cuts.push(Cut { round, ..self.cut(&mut lists, &slots, first, chunk)? });
         }
-        let (mut told, mut line_asks): (Vec<kernel::Line>, Vec<u32>) = Default::default();
-        let (mut choices, mut candidates): (Vec<kernel::Choice>, Vec<Candidate>) = Default::default();
-        for (number, line) in lines.iter().enumerate() {
-            told.push(line.told(line_asks.len()));
-            line_asks.extend(&line.asks);
-            let Some(Scores { begin, tokens, sources, temperature }) = line.scores else { continue };
-            let Ask { row, guide, .. } = line.candidates[0];
-            choices.push(kernel::Choice {
-                temperature,
-                scores: begin as u32,
-                tokens: tokens as u32,
-                sources: sources as u32,
-                candidates: candidates.len() as u32,
-                count: line.candidates.len() as u32,
-                take: line.asks.len() as u32,
-                slots: slots[row],
-                guide_slots: guide.map_or(NOBODY, |row| slots[row]),
-                line: number as u32,
-            });
-            candidates.extend(line.told_candidates());
-        }
+        lists.tell(lines, &slots);
         let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| row as u32).collect();
         selected.resize(rows, selected[0]);
         let tiles = forward.shape.tiles(layout, &self.selection, &forward.kept);
 
-        let Lists { sources, looks, tokens, compared, .. } = lists;
-        let staging = &mut self.staging;
-        staging.begin(Staging::room(&[
-            size_of_val(&selected[..]),
-            size_of_val(&tiles[..]),
-            size_of_val(&sources[..]),
-            size_of_val(&looks[..]),
-            size_of_val(&draws[..]),
-            size_of_val(&tokens[..]),
-            size_of_val(&told[..]),
-            size_of_val(&line_asks[..]),
-            size_of_val(&choices[..]),
-            size_of_val(&candidates[..]),
-        ]))?;
-        let selected = staging.push(&selected);
-        let tile_list = staging.push(&tiles);
-        let source_list = staging.push(&sources);
-        let look_list = staging.push(&looks);
-        let draw_list = staging.push(&draws);
-        let token_list = staging.push(&tokens);
-        let line_list = staging.push(&told);
-        let line_ask_list = staging.push(&line_asks);
-        let choice_list = staging.push(&choices);
-        let candidate_list = staging.push(&candidates);
-        staging.send()?;
+        let Lists { sources, looks, tokens, lines, line_asks, choices, candidates, compared, .. } = lists;
+        let addresses = self.staging.send_all([
+            &selected,
+            &tiles,
+            &sources,
+            &looks,
+            &draws,
+            &tokens,
+            &lines,
+            &line_asks,
+            &choices,
+            &candidates,
+        ])?;
+        let [selected, tile_list, sources, looks, draws, tokens, lines, line_asks, choices, candidates] = addresses;
         let chunk = |cut: Cut| Chunk {
-            sources: (staging.at(source_list) + (cut.start * size_of::<u32>()) as u64, cut.rows),
-            looks: staging.at(look_list) + (cut.start * size_of::<Look>()) as u64,
+            sources: (sources + (cut.start * size_of::<u32>()) as u64, cut.rows),
+            looks: looks + (cut.start * size_of::<Look>()) as u64,
             cut,
         };
         Ok(Plan {
-            rows: (staging.at(selected), rows),
-            tiles: (staging.at(tile_list), tiles.len()),
-            draws: staging.at(draw_list),
-            tokens: staging.at(token_list),
-            lines: staging.at(line_list),
-            line_asks: staging.at(line_ask_list),
-            choices: staging.at(choice_list),
-            candidates: staging.at(candidate_list),
+            rows: (selected, rows),
+            tiles: (tile_list, tiles.len()),
+            draws,
+            tokens,
+            lines,
+            line_asks,
+            choices,
+            candidates,
             chunks: cuts.into_iter().map(chunk).collect(),
             compared,
         })

@@ -63,6 +63,14 @@ impl Staging {
         Offset(start)
     }
 
+    /// Sends all of these, and tells where each lies on the GPU.
+    pub(crate) fn send_all<const N: usize>(&mut self, lists: [&dyn Staged; N]) -> Result<[u64; N]> {
+        self.begin(Self::room(&lists.map(|list| list.bytes())))?;
+        let offsets = lists.map(|list| list.push_to(self));
+        self.send()?;
+        Ok(offsets.map(|offset| self.at(offset)))
+    }
+
     /// Sends everything.
     pub(crate) fn send(&mut self) -> Result<()> {
         // SAFETY: the memory is initialized up to `used`, except alignment gaps, which nobody reads, and is not written before
@@ -82,6 +90,22 @@ impl Staging {
     /// Bytes that slices of these lengths take at most.
     pub(crate) fn room(bytes: &[usize]) -> usize {
         bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum()
+    }
+}
+
+/// A list of any kind that can be sent.
+pub(crate) trait Staged {
+    fn bytes(&self) -> usize;
+    fn push_to(&self, staging: &mut Staging) -> Offset;
+}
+
+impl<T: Plain> Staged for Vec<T> {
+    fn bytes(&self) -> usize {
+        size_of_val(&self[..])
+    }
+
+    fn push_to(&self, staging: &mut Staging) -> Offset {
+        staging.push(self)
     }
 }
 
