@@ -1,7 +1,7 @@
 //! Forward passes and reading on the small shape: `cargo bench -p lacuna-models --bench steps`.
 
 use divan::Bencher;
-use lacuna::{Draw, Lens, Place, Predictor, Row, Source, Token, View};
+use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
@@ -29,7 +29,7 @@ fn observe_bf16(bencher: Bencher<'_, '_>, length: usize) {
 
 #[divan::bench(args = LENGTHS)]
 fn observe_bf16_with_scores(bencher: Bencher<'_, '_>, length: usize) {
-    observe(bencher, Precision::Bf16, length, &[Source { layer: 1, heads: Vec::new() }]);
+    observe(bencher, Precision::Bf16, length, &[AttentionSource { layer: 1, heads: Vec::new() }]);
 }
 
 #[divan::bench(args = PRECISIONS)]
@@ -37,7 +37,7 @@ fn observe_256(bencher: Bencher<'_, '_>, precision: Precision) {
     observe(bencher, precision, 256, &[]);
 }
 
-fn observe(bencher: Bencher<'_, '_>, precision: Precision, length: usize, attention: &[Source]) {
+fn observe(bencher: Bencher<'_, '_>, precision: Precision, length: usize, attention: &[AttentionSource]) {
     let mut model = model(precision);
     let tokens = canvas(&model, length);
     bencher.bench_local(|| model.observe(&[View { tokens: &tokens, attention, ..View::default() }]));
@@ -57,8 +57,9 @@ fn read(bencher: Bencher<'_, '_>, rows: usize, remember: bool) {
     let mut model = model(Precision::Bf16);
     let tokens = canvas(&model, 256);
     model.observe(&[View { tokens: &tokens, ..View::default() }]).expect("the canvas is sound");
-    let lens = Lens { suppressed: vec![model.description().mask], ..Lens::default() };
-    let row = |position| Row { remember, ..Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position)) };
+    let sampling = Sampling { suppressed: vec![model.description().mask], ..Sampling::default() };
+    let row =
+        |position| Row { remember, ..Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position)) };
     let rows: Vec<Row<'_>> = (128..128 + rows).map(row).collect();
     bencher.bench_local(|| model.read(&rows));
 }

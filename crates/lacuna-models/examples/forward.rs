@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use lacuna::{Draw, Lens, Place, Row, Source, View};
+use lacuna::{AttentionSource, Draw, Row, Sampling, Target, View};
 use lacuna_models::{Checkpoint, Device, Precision, Result, Shape, forward_flops, load};
 
 fn main() -> Result<()> {
@@ -22,9 +22,9 @@ fn main() -> Result<()> {
         let loaded = start.elapsed();
         let mask = model.description().mask;
         let tokens: Vec<u32> = (0..length).map(|i| if i < length / 3 { 100 + i as u32 } else { mask }).collect();
-        let attention = [Source { layer: model.description().layers / 6, heads: Vec::new() }];
-        let lens = Lens { suppressed: vec![mask], ..Lens::default() };
-        let row = |position| Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position));
+        let attention = [AttentionSource { layer: model.description().layers / 6, heads: Vec::new() }];
+        let sampling = Sampling { suppressed: vec![mask], ..Sampling::default() };
+        let row = |position| Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position));
         let all: Vec<Row<'_>> = (length / 3..length).map(row).collect();
         let view = |attention| View { tokens: &tokens, attention, ..View::default() };
         let mut best = [f64::INFINITY; 4];

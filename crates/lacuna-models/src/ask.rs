@@ -1,6 +1,6 @@
 //! What predictors are asked, checked once.
 
-use lacuna::{Choice, Description, Lens, Scope, View};
+use lacuna::{Compute, Description, Sampling, TokenRule, View};
 
 use crate::Error;
 
@@ -27,14 +27,16 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     }
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
-        return Err(lacuna::Error::Unfit(reason.to_string()));
+        return Err(lacuna::Error::Incompatible(reason.to_string()));
     }
-    if view.scope != Scope::All && !view.shadows.is_empty() {
-        return Err(lacuna::Error::Unfit("keys and values are not kept of a canvas with shadows".to_string()));
+    if view.compute != Compute::All && !view.shadows.is_empty() {
+        return Err(lacuna::Error::Incompatible("keys and values are not kept of a canvas with shadows".to_string()));
     }
-    if let Scope::Only { start, end } = view.scope {
-        if !(start < end && end <= length) {
-            return Err(Error::Request(format!("positions {start} to {end} are not in a canvas of {length}")).into());
+    if let Compute::Only(positions) = view.compute {
+        let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || positions.last().is_none_or(|&last| last >= length) {
+            let reason = format!("the positions to compute must ascend and lie in a canvas of {length}");
+            return Err(Error::Request(reason).into());
         }
         if kept != Some(length) {
             return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
@@ -47,11 +49,11 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
 }
 
 /// Whether nothing happens to the logits but that some are left out, and the largest is chosen.
-pub(crate) fn takes_the_largest(lens: &Lens) -> bool {
-    let largest = match lens.choice {
-        Choice::Greedy => true,
-        Choice::Nucleus { temperature, top_p, top_k } => temperature <= 0.0 && top_p >= 1.0 && top_k == 0,
-        Choice::Gumbel { .. } => false,
+pub(crate) fn takes_the_largest(sampling: &Sampling) -> bool {
+    let largest = match sampling.rule {
+        TokenRule::Greedy => true,
+        TokenRule::Nucleus { temperature, top_p, top_k } => temperature <= 0.0 && top_p >= 1.0 && top_k == 0,
+        TokenRule::Gumbel { .. } => false,
     };
-    largest && lens.deferred.is_empty()
+    largest && sampling.deferred.is_empty()
 }

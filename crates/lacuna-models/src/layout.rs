@@ -1,6 +1,6 @@
 //! How views are packed into the rows of one forward pass.
 
-use lacuna::{Place, Scope, Token, View};
+use lacuna::{Compute, Target, Token, View};
 
 use crate::{Error, Result};
 
@@ -23,14 +23,24 @@ pub(crate) struct Layout {
     shifted: bool,
 }
 
+/// What a view does with the cached keys and values of its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// Nothing.
+    Off,
+    /// It computes all positions and caches their keys and values.
+    Store,
+    /// It computes some positions, replaces their cached keys and values, and attends to the others'.
+    Update,
+}
+
 /// The rows and keys of one view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) run: u64,
-    pub(crate) scope: Scope,
-    /// The first row, and its position.
+    pub(crate) caching: Caching,
+    /// The first row.
     pub(crate) start: usize,
-    pub(crate) first: usize,
     /// How many rows are tokens.
     pub(crate) tokens: usize,
     /// The first key.
@@ -75,23 +85,33 @@ impl Layout {
         self.mask = mask;
         for view in views {
             let length = view.tokens.len();
-            let computed = match view.scope {
-                Scope::All | Scope::Keep => 0..length,
-                Scope::Only { start, end } => start..end,
+            let caching = match view.compute {
+                Compute::All => Caching::Off,
+                Compute::AllAndCache => Caching::Store,
+                Compute::Only(_) => Caching::Update,
             };
+            let start = tokens.len();
+            match view.compute {
+                Compute::All | Compute::AllAndCache => {
+                    tokens.extend(view.tokens);
+                    positions.extend(0..length);
+                }
+                Compute::Only(computed) => {
+                    tokens.extend(computed.iter().map(|&position| view.tokens[position]));
+                    positions.extend(computed);
+                }
+            }
             spans.push(Span {
                 run: view.run,
-                scope: view.scope,
-                start: tokens.len(),
-                first: computed.start,
-                tokens: computed.len(),
+                caching,
+                start,
+                tokens: tokens.len() - start,
                 key_start: open.len(),
                 length,
                 shadows: view.shadows.len(),
             });
-            tokens.extend(&view.tokens[computed.clone()]);
             tokens.resize(tokens.len() + view.shadows.len(), mask);
-            positions.extend(computed.chain(view.shadows.iter().copied()));
+            positions.extend(view.shadows);
             key_positions.extend((0..length).chain(view.shadows.iter().copied()));
             open.extend(view.tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
             open.resize(open.len() + view.shadows.len(), 0.0);
@@ -110,7 +130,7 @@ impl Layout {
 
     /// Whether some view sees more than is computed, or is to be seen later.
     pub(crate) fn caches(&self) -> bool {
-        self.spans.iter().any(|span| span.scope != Scope::All)
+        self.spans.iter().any(|span| span.caching != Caching::Off)
     }
 
     /// How many keys there are.
@@ -119,26 +139,26 @@ impl Layout {
     }
 
     /// The key of a place.
-    pub(crate) fn key(&self, view: usize, place: Place) -> Result<usize> {
+    pub(crate) fn key(&self, view: usize, place: Target) -> Result<usize> {
         let span = self.span(view)?;
         let keys = span.key_start..span.key_start + span.keys();
         let found = match place {
-            Place::At(position) => (position < span.length).then_some(span.key_start + position),
-            Place::Shadow(position) => keys.clone().skip(span.length).find(|&key| self.key_positions[key] == position),
+            Target::Position(position) => (position < span.length).then_some(span.key_start + position),
+            Target::Shadow(position) => keys.clone().skip(span.length).find(|&key| self.key_positions[key] == position),
         };
         found.ok_or_else(|| unobserved(view, place))
     }
 
     /// The row that predicts a place.
-    pub(crate) fn row(&self, view: usize, place: Place) -> Result<usize> {
+    pub(crate) fn row(&self, view: usize, place: Target) -> Result<usize> {
         let span = self.span(view)?;
         let index = self.key(view, place)? - span.key_start;
         let row = match place {
-            Place::At(position) => {
+            Target::Position(position) => {
                 let predicting = if self.shifted { position.saturating_sub(1) } else { position };
-                predicting.checked_sub(span.first).filter(|&index| index < span.tokens)
+                self.positions[span.start..][..span.tokens].binary_search(&predicting).ok()
             }
-            Place::Shadow(_) => Some(span.tokens + index - span.length),
+            Target::Shadow(_) => Some(span.tokens + index - span.length),
         };
         row.map(|row| span.start + row).ok_or_else(|| unobserved(view, place))
     }
@@ -150,7 +170,7 @@ impl Layout {
     }
 }
 
-fn unobserved(view: usize, place: Place) -> Error {
+fn unobserved(view: usize, place: Target) -> Error {
     Error::Request(format!("{place:?} was not among the places observed of view {view}"))
 }
 
@@ -220,36 +240,36 @@ mod tests {
         assert_eq!(layout.tokens, [4, 9, 9, 9, 9, 4]);
         assert_eq!(layout.positions, [0, 1, 2, 1, 0, 1]);
         assert_eq!(layout.open, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
-        assert_eq!(layout.row(0, Place::Shadow(1)).unwrap(), 3);
-        assert_eq!(layout.key(0, Place::Shadow(1)).unwrap(), 3);
-        assert_eq!(layout.key(1, Place::At(1)).unwrap(), 5);
-        assert_eq!(layout.row(1, Place::At(1)).unwrap(), 5);
-        assert!(layout.row(1, Place::At(2)).is_err());
-        assert!(layout.row(0, Place::Shadow(2)).is_err());
-        assert!(layout.row(2, Place::At(0)).is_err());
+        assert_eq!(layout.row(0, Target::Shadow(1)).unwrap(), 3);
+        assert_eq!(layout.key(0, Target::Shadow(1)).unwrap(), 3);
+        assert_eq!(layout.key(1, Target::Position(1)).unwrap(), 5);
+        assert_eq!(layout.row(1, Target::Position(1)).unwrap(), 5);
+        assert!(layout.row(1, Target::Position(2)).is_err());
+        assert!(layout.row(0, Target::Shadow(2)).is_err());
+        assert!(layout.row(2, Target::Position(0)).is_err());
     }
 
     #[test]
     fn a_shifted_model_predicts_from_the_row_before() {
         let layout = packed(&[view(&[4, 9, 9], &[]), view(&[9, 4], &[])], true);
-        let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Place::At(position)).unwrap()).collect();
+        let rows: Vec<usize> = (0..3).map(|position| layout.row(0, Target::Position(position)).unwrap()).collect();
         assert_eq!(rows, [0, 0, 1]);
-        assert_eq!(layout.row(1, Place::At(0)).unwrap(), 3);
+        assert_eq!(layout.row(1, Target::Position(0)).unwrap(), 3);
     }
 
     #[test]
     fn a_view_that_computes_some_positions_sees_all() {
-        let some = View { scope: Scope::Only { start: 1, end: 3 }, ..view(&[4, 9, 9, 9], &[]) };
+        let some = View { compute: Compute::Only(&[1, 2]), ..view(&[4, 9, 9, 9], &[]) };
         let layout = packed(&[view(&[9, 4], &[]), some], false);
         assert_eq!(layout.positions, [0, 1, 1, 2]);
         assert_eq!(layout.key_positions, [0, 1, 0, 1, 2, 3]);
         assert_eq!(layout.open, [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(layout.row(1, Place::At(2)).unwrap(), 3);
-        assert_eq!((layout.key(1, Place::At(2)).unwrap(), layout.keys()), (4, 6));
-        assert!(layout.row(1, Place::At(0)).is_err() && layout.row(1, Place::At(3)).is_err());
+        assert_eq!(layout.row(1, Target::Position(2)).unwrap(), 3);
+        assert_eq!((layout.key(1, Target::Position(2)).unwrap(), layout.keys()), (4, 6));
+        assert!(layout.row(1, Target::Position(0)).is_err() && layout.row(1, Target::Position(3)).is_err());
         let shifted = packed(&[some], true);
-        assert_eq!(shifted.row(0, Place::At(3)).unwrap(), 1);
-        assert!(shifted.row(0, Place::At(1)).is_err());
+        assert_eq!(shifted.row(0, Target::Position(3)).unwrap(), 1);
+        assert!(shifted.row(0, Target::Position(1)).is_err());
     }
 
     #[test]

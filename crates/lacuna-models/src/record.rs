@@ -182,7 +182,7 @@ impl Record {
 
     /// The trace that this records. Probabilities that were not kept are NaN in it.
     pub fn trace(&self) -> lacuna::Result<Trace> {
-        let unfit = |why: String| Err(Error::Unfit(why));
+        let unfit = |why: String| Err(Error::Incompatible(why));
         let start = Canvas::new(self.canvas.clone(), self.mask_token)?;
         if self.prompt_tokens >= start.len() {
             return unfit("its prompt is longer than its canvas".into());

@@ -1,6 +1,8 @@
 //! How a user asks for a text to be decoded, and what that means for a checkpoint.
 
-use lacuna::{Cache, Canvas, Choice, Description, Error, Lens, Options, Result, Run, Settings, Strategy, Token, split};
+use lacuna::{
+    Cache, Canvas, Description, Error, Options, Result, Run, Sampling, Settings, Strategy, Token, TokenRule, split,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Checkpoint, Family, Layers, Recommended};
@@ -133,8 +135,8 @@ impl Request {
             order_temperature: self.order_temperature.unwrap_or(0.0),
         };
         let options = Options {
-            lens: Lens {
-                choice: self.choice(family)?,
+            sampling: Sampling {
+                rule: self.token_rule(family)?,
                 suppressed: end.filter(|_| self.suppress_eos).into_iter().collect(),
                 deferred: if self.defer_eos { ends.clone() } else { Vec::new() },
             },
@@ -168,7 +170,7 @@ impl Request {
     }
 
     /// How tokens are chosen, of a model of this family.
-    pub fn choice(&self, family: Family) -> Result<Choice> {
+    pub fn token_rule(&self, family: Family) -> Result<TokenRule> {
         let (temperature, top_p) = (self.temperature.unwrap_or(0.0), self.top_p.unwrap_or(1.0));
         if !(top_p > 0.0 && top_p <= 1.0) {
             let expected = "it must be more than 0 and at most 1".into();
@@ -178,13 +180,15 @@ impl Request {
         let sampling = self.sampling.unwrap_or(if truncated { Family::Dream } else { family });
         Ok(match sampling {
             Family::Llada if truncated => {
-                return Err(Error::Unfit("top_p and top_k belong to Dream's way of sampling, not to LLaDA's".into()));
+                return Err(Error::Incompatible(
+                    "top_p and top_k belong to Dream's way of sampling, not to LLaDA's".into(),
+                ));
             }
             Family::Dream if temperature != 0.0 || truncated => {
-                Choice::Nucleus { temperature, top_p, top_k: self.top_k.unwrap_or(0) }
+                TokenRule::Nucleus { temperature, top_p, top_k: self.top_k.unwrap_or(0) }
             }
-            Family::Llada if temperature != 0.0 => Choice::Gumbel { temperature },
-            _ => Choice::Greedy,
+            Family::Llada if temperature != 0.0 => TokenRule::Gumbel { temperature },
+            _ => TokenRule::Greedy,
         })
     }
 }
@@ -194,11 +198,11 @@ impl Plan {
     pub fn answer(&self, prompt: &[Token], model: &Description) -> Result<Run> {
         let length = self.gen_length;
         if prompt.is_empty() {
-            return Err(Error::Unfit("the prompt is empty: give the model some text to answer".into()));
+            return Err(Error::Incompatible("the prompt is empty: give the model some text to answer".into()));
         }
         if let Some(position) = prompt.iter().position(|&token| token == model.mask) {
             let why = format!("the prompt has the mask token at position {position}: a text with gaps is for `fill`");
-            return Err(Error::Unfit(why));
+            return Err(Error::Incompatible(why));
         }
         if prompt.len().saturating_add(length) > model.context {
             return Err(Error::TooLong { length: prompt.len().saturating_add(length), context: model.context });

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use lacuna::{Draw, Lens, Place, Predictor, Row, Source, Token, View};
+use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision, Shape};
 
 struct Counting;
@@ -46,10 +46,12 @@ fn a_steady_step_allocates_only_what_it_returns_and_buffers_are_as_planned() {
         let planned = model.memory(LENGTH).buffers;
         let mask = model.description().mask;
         let tokens: Vec<Token> = (0..LENGTH).map(|i| if i < LENGTH - ROWS { 10 + i as Token } else { mask }).collect();
-        let attention = [Source { layer: 1, heads: Vec::new() }];
-        let lens = Lens { suppressed: vec![mask], ..Lens::default() };
-        let row =
-            |position| Row { remember: true, ..Row::new(0, Place::At(position), &lens, Draw::new(0, 0, position)) };
+        let attention = [AttentionSource { layer: 1, heads: Vec::new() }];
+        let sampling = Sampling { suppressed: vec![mask], ..Sampling::default() };
+        let row = |position| Row {
+            remember: true,
+            ..Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position))
+        };
         let rows: Vec<Row<'_>> = (LENGTH - ROWS..LENGTH).map(row).collect();
         let mut step = || {
             let calls = CALLS.load(Relaxed);

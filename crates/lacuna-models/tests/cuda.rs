@@ -12,8 +12,8 @@ use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
 use cudarc::driver::result as driver;
 use lacuna::{
-    Belief, Cache, Canvas, Choice, Description, Lens, Observation, Options, Place, Predictor, Row, Run, Settings,
-    Strategy, Token, View, decode, split,
+    Belief, Cache, Canvas, Description, Observation, Options, Predictor, Row, Run, Sampling, Settings, Strategy,
+    Target, Token, TokenRule, View, decode, split,
 };
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
@@ -158,24 +158,24 @@ with! { gpu:
     }
 
     fn divergences_and_draws_are_those_of_the_cpu() {
-        let nucleus = |temperature, top_p, top_k| Choice::Nucleus { temperature, top_p, top_k };
+        let nucleus = |temperature, top_p, top_k| TokenRule::Nucleus { temperature, top_p, top_k };
         for (choice, deferred) in [
-            (Choice::Greedy, vec![]),
-            (Choice::Greedy, vec![5, 9]),
-            (Choice::Gumbel { temperature: 0.7 }, vec![]),
-            (Choice::Gumbel { temperature: 0.7 }, vec![7]),
+            (TokenRule::Greedy, vec![]),
+            (TokenRule::Greedy, vec![5, 9]),
+            (TokenRule::Gumbel { temperature: 0.7 }, vec![]),
+            (TokenRule::Gumbel { temperature: 0.7 }, vec![7]),
             (nucleus(0.5, 1.0, 0), vec![]),
             (nucleus(0.5, 0.9, 20), vec![]),
             (nucleus(0.0, 0.4, 0), vec![5]),
         ] {
-            let lens = Lens { choice, suppressed: vec![common::MASK], deferred };
+            let sampling = Sampling { rule: choice, suppressed: vec![common::MASK], deferred };
             let run = |model: &mut dyn Model| -> Vec<Belief> {
                 let mut all = Vec::new();
                 for length in [40, 37] {
                     let tokens = [long(length), vec![common::MASK; 45 - length]].concat();
                     model.observe(&[View { run: 3, ..view(&tokens) }]).unwrap();
                     let rows: Vec<Row<'_>> = (0..45)
-                        .map(|at| Row { remember: true, witness: Some(7), ..row(0, Place::At(at), &lens) })
+                        .map(|at| Row { remember: true, scored_token: Some(7), ..row(0, Target::Position(at), &sampling) })
                         .collect();
                     all.extend(model.read(&rows).unwrap());
                 }
@@ -223,7 +223,7 @@ with! { real_gpu:
             (0..length).map(|i| if i % 3 == 1 { mask } else { (i * 37 % 4000) as Token }).collect()
         };
         let canvases = [canvas(100), canvas(333), canvas(1), canvas(64), canvas(700)];
-        let attention: Vec<_> = [0, 3, 7].map(|layer| lacuna::Source { layer, heads: Vec::new() }).into();
+        let attention: Vec<_> = [0, 3, 7].map(|layer| lacuna::AttentionSource { layer, heads: Vec::new() }).into();
         let views: Vec<View<'_>> =
             canvases.iter().map(|tokens| View { tokens, attention: &attention, ..View::default() }).collect();
         let together = gpu.observe(&views).unwrap();
@@ -372,8 +372,10 @@ fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
         (0..views.len()).map(|view| read(model.as_mut(), view, &places(canvases[view].len()))).collect();
     for (index, view) in views.iter().enumerate() {
         model.observe(&[*view]).unwrap();
-        let single: Vec<Belief> =
-            (0..canvases[index].len()).step_by(97).flat_map(|at| read(model.as_mut(), 0, &[Place::At(at)])).collect();
+        let single: Vec<Belief> = (0..canvases[index].len())
+            .step_by(97)
+            .flat_map(|at| read(model.as_mut(), 0, &[Target::Position(at)]))
+            .collect();
         assert!(together[index].iter().step_by(97).eq(&single), "canvas {index}");
     }
 }
@@ -430,14 +432,14 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
 
 /// A step waits once for the GPU, whatever it reads, and does what it does when nothing is foretold.
 fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
-    let nucleus = |top_p, top_k| Choice::Nucleus { temperature: 0.7, top_p, top_k };
-    let drawn = |choice| Options { lens: Lens { choice, ..Lens::default() }, ..Options::default() };
+    let nucleus = |top_p, top_k| TokenRule::Nucleus { temperature: 0.7, top_p, top_k };
+    let drawn = |choice| Options { sampling: Sampling { rule: choice, ..Sampling::default() }, ..Options::default() };
     let guided = |choice| Options { guidance: 1.5, ..drawn(choice) };
     let cached = |cache| Options { cache, ..Options::default() };
     let options = [
         Options::default(),
-        drawn(Choice::Gumbel { temperature: 0.7 }),
-        guided(Choice::Greedy),
+        drawn(TokenRule::Gumbel { temperature: 0.7 }),
+        guided(TokenRule::Greedy),
         guided(nucleus(1.0, 0)),
         cached(Cache::Prefix),
         cached(Cache::Dual),
@@ -534,7 +536,7 @@ impl Predictor for Blind<'_> {
     }
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         let views: Vec<View<'_>> =
-            views.iter().map(|view| View { forecast: lacuna::Forecast::default(), ..*view }).collect();
+            views.iter().map(|view| View { plan: lacuna::ReadPlan::default(), ..*view }).collect();
         self.0.observe(&views)
     }
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
@@ -627,7 +629,7 @@ impl Odd {
 /// The logits, scores and beliefs of a canvas are those of the CPU.
 fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usize, logit: f64, score: f32) {
     let tokens: Vec<Token> = (0..length).map(|i| if i % 3 == 0 { 3 } else { (i * 7 % 100) as Token }).collect();
-    let attention: Vec<_> = (0..2).map(|layer| lacuna::Source { layer, heads: Vec::new() }).collect();
+    let attention: Vec<_> = (0..2).map(|layer| lacuna::AttentionSource { layer, heads: Vec::new() }).collect();
     let view = View { tokens: &tokens, attention: &attention, ..View::default() };
     let (exact, found) = (cpu.observe(&[view]).unwrap().remove(0), gpu.observe(&[view]).unwrap().remove(0));
     let error = distance(&found.dependency.concat(), &exact.dependency.concat());
@@ -635,9 +637,9 @@ fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usiz
     let error = relative(&gpu.logits(0).unwrap().concat(), &cpu.logits(0).unwrap().concat());
     assert!(error < logit, "{odd:?} at {length}: logits are off by {error:e} of their norm");
     if gpu.precision() == Precision::F32 {
-        let lens = Lens { suppressed: vec![3, 0], ..Lens::default() };
+        let sampling = Sampling { suppressed: vec![3, 0], ..Sampling::default() };
         let rows: Vec<Row<'_>> =
-            (0..length).map(|at| Row { witness: Some(5), ..row(0, Place::At(at), &lens) }).collect();
+            (0..length).map(|at| Row { scored_token: Some(5), ..row(0, Target::Position(at), &sampling) }).collect();
         for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
             assert_belief(found, &exact, 2e-4);
         }
@@ -645,9 +647,9 @@ fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usiz
         for (top_p, top_k, deferred) in
             [(0.999, 0, 1), (0.5, 0, 1), (0.9, 3000, 1), (1.0, 130, 1), (1.0, 1, 0), (1e-9, 0, 0)]
         {
-            let choice = Choice::Nucleus { temperature: 0.8, top_p, top_k };
-            let lens = Lens { choice, suppressed: vec![3, 0], deferred: vec![1; deferred] };
-            let rows: Vec<Row<'_>> = (0..length).step_by(5).map(|at| row(0, Place::At(at), &lens)).collect();
+            let choice = TokenRule::Nucleus { temperature: 0.8, top_p, top_k };
+            let sampling = Sampling { rule: choice, suppressed: vec![3, 0], deferred: vec![1; deferred] };
+            let rows: Vec<Row<'_>> = (0..length).step_by(5).map(|at| row(0, Target::Position(at), &sampling)).collect();
             for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
                 assert_belief(found, &exact, 2e-3);
             }
@@ -662,7 +664,7 @@ fn assert_belief(found: &Belief, exact: &Belief, tolerance: f64) {
         && close(found.first, exact.first)
         && close(found.second, exact.second)
         && close(found.entropy, exact.entropy)
-        && close(found.witness.unwrap_or(0.0), exact.witness.unwrap_or(0.0));
+        && close(found.scored.unwrap_or(0.0), exact.scored.unwrap_or(0.0));
     assert!(same, "{found:?} is not {exact:?}");
 }
 

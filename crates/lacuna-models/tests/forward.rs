@@ -3,7 +3,7 @@
 mod common;
 
 use common::{all_layers, distance, goldens, load, read};
-use lacuna::{Place, Predictor, View};
+use lacuna::{Predictor, Target, View};
 use lacuna_models::{CpuPredictor, Model, Precision};
 
 fn logits(model: &mut CpuPredictor) -> Vec<f32> {
@@ -39,7 +39,7 @@ fn beliefs_come_from_the_logits_shifted_for_dream() {
             let length = golden.tokens.len();
             model.observe(&[common::view(&golden.tokens)]).unwrap();
             let rows = model.logits(0).unwrap();
-            let places: Vec<Place> = (0..length).map(Place::At).collect();
+            let places: Vec<Target> = (0..length).map(Target::Position).collect();
             for (position, belief) in read(&mut model, 0, &places).into_iter().enumerate() {
                 let row = &rows[if shift == 1 { position.saturating_sub(1) } else { position }];
                 let best = (0..511).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();

@@ -4,7 +4,7 @@ mod common;
 
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, data, load, on_cpu, read, row, view};
-use lacuna::{Belief, Lens, Observation, Place, Predictor, Source, View};
+use lacuna::{AttentionSource, Belief, Observation, Predictor, Sampling, Target, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
@@ -72,7 +72,7 @@ fn requests_that_cannot_be_met_are_refused_in_a_sentence() {
     let mut llada = load("llada-tiny", Precision::F32);
     let mut dream = load("dream-tiny", Precision::F32);
     let (tokens, wrong, endless) = (long(8), [1, 512], vec![1; 4097]);
-    let source = |layer, heads: &[usize]| [Source { layer, heads: heads.to_vec() }];
+    let source = |layer, heads: &[usize]| [AttentionSource { layer, heads: heads.to_vec() }];
     let mut refusal = |view: View<'_>| llada.observe(&[view]).unwrap_err().to_string();
     let plain = view(&tokens);
     assert_eq!(refusal(view(&wrong)), "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511");
@@ -88,12 +88,12 @@ fn requests_that_cannot_be_met_are_refused_in_a_sentence() {
     let refused = dream.observe(&[View { shadows: &[1], ..plain }]).unwrap_err().to_string();
     assert_eq!(refused, "a model whose prediction is shifted has no shadow rows");
 
-    let lens = Lens::default();
-    let refused = dream.read(&[row(0, Place::At(0), &lens)]).unwrap_err().to_string();
+    let sampling = Sampling::default();
+    let refused = dream.read(&[row(0, Target::Position(0), &sampling)]).unwrap_err().to_string();
     assert_eq!(refused, "view 0 was not among the 0 observed last");
     llada.observe(&[plain]).unwrap();
-    assert!(llada.read(&[row(0, Place::At(8), &lens)]).is_err());
-    assert!(llada.read(&[row(0, Place::Shadow(1), &lens)]).is_err());
+    assert!(llada.read(&[row(0, Target::Position(8), &sampling)]).is_err());
+    assert!(llada.read(&[row(0, Target::Shadow(1), &sampling)]).is_err());
     assert_eq!(llada.read(&[]).unwrap(), []);
     assert_eq!(llada.observe(&[]).unwrap(), []);
 }

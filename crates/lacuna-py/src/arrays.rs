@@ -1,6 +1,6 @@
 //! Numbers from Python: torch tensors, arrays of numpy and its kin, buffers, and plain lists.
 
-use lacuna::{Source, Token};
+use lacuna::{AttentionSource, Token};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -170,11 +170,11 @@ impl Logits {
 /// `attention` is one array, which can only be meant if a `single` layer is asked for, or one for each layer.
 pub(crate) fn dependency(
     attention: &Bound<'_, PyAny>,
-    source: &Source,
+    source: &AttentionSource,
     masked: &[bool],
     single: bool,
 ) -> PyResult<Vec<f32>> {
-    let Source { layer, heads } = source;
+    let AttentionSource { layer, heads } = source;
     let given = match by_layer(attention, *layer)? {
         Some(given) => given,
         None if single => attention.clone(),

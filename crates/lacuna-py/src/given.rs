@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lacuna::{Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Source, Token, View};
+use lacuna::{AttentionSource, Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View};
 use lacuna_models::believe;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -63,7 +63,7 @@ impl Given {
         }
     }
 
-    fn dependency(&self, sources: &[Source], tokens: &[Token]) -> PyResult<Vec<Vec<f32>>> {
+    fn dependency(&self, sources: &[AttentionSource], tokens: &[Token]) -> PyResult<Vec<Vec<f32>>> {
         if sources.is_empty() {
             return Ok(Vec::new());
         }
@@ -85,11 +85,13 @@ impl Given {
         let array = Python::attach(|py| self.logits[view].rows(py, wanted)).map_err(carry)?;
         let (width, vocabulary) = (array.shape[1], self.description.vocabulary);
         if vocabulary != UNKNOWN && width != vocabulary {
-            return Err(Error::Unfit(format!("logits are for {width} tokens, but the vocabulary has {vocabulary}")));
+            return Err(Error::Incompatible(format!(
+                "logits are for {width} tokens, but the vocabulary has {vocabulary}"
+            )));
         }
         if width <= self.largest as usize {
             let why = format!("logits are for {width} tokens, but token {} is among those given", self.largest);
-            return Err(Error::Unfit(why));
+            return Err(Error::Incompatible(why));
         }
         self.description.vocabulary = width;
         Ok(array)
@@ -108,24 +110,21 @@ impl Predictor for Given {
 
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         let predicting = |position: usize| if self.description.shifted { position.saturating_sub(1) } else { position };
-        let wanted: Vec<usize> = rows.iter().map(|row| predicting(row.place.position())).collect();
+        let wanted: Vec<usize> = rows.iter().map(|row| predicting(row.target.position())).collect();
         let Array { shape, numbers: mut logits } = self.rows(0, &wanted)?;
         if let Some(guide) = rows.iter().find_map(|row| row.guide) {
-            let unguided = self.rows(guide.view, &wanted)?.numbers;
-            let mix =
-                |(logit, unguided): (&mut f32, f32)| *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
-            logits.iter_mut().zip(unguided).for_each(mix);
+            guide.mix(&mut logits, &self.rows(guide.view, &wanted)?.numbers);
         }
         let previous = &self.previous;
         let read = |(row, logits): (&Row<'_>, &mut [f32])| {
-            let mut kept = previous.get(&row.place.position()).filter(|_| row.remember).cloned();
+            let mut kept = previous.get(&row.target.position()).filter(|_| row.remember).cloned();
             believe(row, logits, &mut kept).map(|belief| (belief, kept))
         };
         let read: Vec<_> =
             rows.par_iter().zip(logits.par_chunks_exact_mut(shape[1])).map(read).collect::<Result<_>>()?;
         let mut beliefs = Vec::with_capacity(rows.len());
         for (row, (belief, kept)) in rows.iter().zip(read) {
-            self.fresh.extend(kept.map(|kept| (row.place.position(), kept)));
+            self.fresh.extend(kept.map(|kept| (row.target.position(), kept)));
             beliefs.push(belief);
         }
         Ok(beliefs)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use lacuna::{Canvas, Description, Source, Token, View};
+use lacuna::{AttentionSource, Canvas, Description, Token, View};
 use lacuna_models::{Checkpoint, Device, Facts, GAP, Job, Kind, Plan, Precision, Specials};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -178,7 +178,7 @@ impl Model {
         }
         let mut plan = request.plan(&self.checkpoint).map_err(raise)?;
         if !allow_eos {
-            plan.options.lens.suppressed.extend(&self.ends);
+            plan.options.sampling.suppressed.extend(&self.ends);
         }
         let prompt = match prompt {
             Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &self.checkpoint)?,
@@ -196,8 +196,8 @@ impl Model {
 
     /// What the model makes of a canvas: its logits, and the dependency scores of every layer.
     fn probe(&self, py: Python<'_>, #[pyo3(from_py_with = tokens)] tokens: Vec<Token>) -> PyResult<Seen> {
-        let attention: Vec<Source> =
-            (0..self.description.layers).map(|layer| Source { layer, heads: Vec::new() }).collect();
+        let attention: Vec<AttentionSource> =
+            (0..self.description.layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
         let seen = self.ask(py, |predictor| -> lacuna::Result<_> {
             let view = View { tokens: &tokens, attention: &attention, ..View::default() };
             let seen = predictor.observe(&[view])?.remove(0);

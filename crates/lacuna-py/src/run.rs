@@ -184,7 +184,7 @@ fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Giv
     }
     if gen_length.is_some() {
         let why = "the tokens have masks already, so gen_length says nothing: leave it out";
-        return Err(lacuna::Error::Unfit(why.into()));
+        return Err(lacuna::Error::Incompatible(why.into()));
     }
     Ok(Job::new(plan.fill(Canvas::new(tokens, model.mask)?, model)?, 0, Kind::Fill))
 }

@@ -11,7 +11,7 @@
 //! `cargo run -p lacuna --example figure2`
 
 use lacuna::scripted::Scripted;
-use lacuna::{Canvas, Options, Predictor, Run, Settings, Source, Strategy, Token, decode};
+use lacuna::{AttentionSource, Canvas, Options, Predictor, Run, Settings, Strategy, Token, decode};
 
 const MASK: Token = 0;
 const VALUES: [Token; 2] = [1, 2];
@@ -82,7 +82,7 @@ pub fn model() -> Scripted {
             |value: Token| if VALUES.contains(&value) { marginal(tokens, position, value).ln() as f32 } else { -1e9 };
         (0..4).map(value).collect()
     };
-    let attention = |_: &[Token], _: &Source, from: usize, to: usize| {
+    let attention = |_: &[Token], _: &AttentionSource, from: usize, to: usize| {
         if PARENTS[from].contains(&to) { 1.0 / PARENTS[from].len() as f32 } else { 0.0 }
     };
     Scripted::new(4, MASK, logits).with_attention(1, attention)

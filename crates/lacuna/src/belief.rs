@@ -17,15 +17,15 @@ pub struct Belief {
     pub entropy: f64,
     /// KL(this ‖ the distribution kept before), if the row was remembered and there was one ([`Row::remember`]).
     pub divergence: Option<f64>,
-    /// The probability of the witness, if one was named ([`Row::witness`]).
-    pub witness: Option<f64>,
+    /// Probability of the scored token, if one was named ([`Row::scored_token`]).
+    pub scored: Option<f64>,
 }
 
 /// How a row of logits is looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lens {
+pub struct Sampling {
     /// How the token is chosen.
-    pub choice: Choice,
+    pub rule: TokenRule,
     /// Tokens that are never chosen and have no probability. The mask token always belongs here.
     pub suppressed: Vec<Token>,
     /// Tokens that can be chosen, but whose confidence is zero, so that positions that want them wait
@@ -35,7 +35,7 @@ pub struct Lens {
 
 /// How a token is chosen from a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Choice {
+pub enum TokenRule {
     /// The most probable token, the lower id of equals.
     #[default]
     Greedy,
@@ -70,13 +70,13 @@ impl Row<'_> {
     /// `logits` is used up. `previous` is the distribution kept for this row's run and position; it is compared with and
     /// replaced if the row is to be remembered.
     pub fn believe(&self, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
-        let not_finite = || Error::NotFinite { position: self.place.position() };
+        let not_finite = || Error::NotFinite { position: self.target.position() };
         if logits.iter().any(|logit| logit.is_nan()) {
             return Err(not_finite());
         }
-        silence(logits, &self.lens.suppressed);
-        let token = self.lens.choice.choose(logits, self.draw);
-        silence(logits, &self.lens.deferred);
+        silence(logits, &self.sampling.suppressed);
+        let token = self.sampling.rule.choose(logits, self.draw);
+        silence(logits, &self.sampling.deferred);
 
         let Shape { first, second, log_total, entropy } = Shape::of(logits);
         if !log_total.is_finite() {
@@ -90,7 +90,7 @@ impl Row<'_> {
             second: (second - log_total).exp(),
             entropy,
             divergence: None,
-            witness: self.witness.map(probability),
+            scored: self.scored_token.map(probability),
         };
         if self.remember {
             belief.divergence = previous.as_ref().map(|previous| divergence(logits, log_total, previous));
@@ -100,23 +100,23 @@ impl Row<'_> {
     }
 }
 
-impl Choice {
+impl TokenRule {
     /// The temperature; 0 if the choice is greedy.
     pub fn temperature(self) -> f64 {
         match self {
-            Choice::Greedy => 0.0,
-            Choice::Gumbel { temperature } | Choice::Nucleus { temperature, .. } => temperature,
+            TokenRule::Greedy => 0.0,
+            TokenRule::Gumbel { temperature } | TokenRule::Nucleus { temperature, .. } => temperature,
         }
     }
 
     /// Chooses a token. Tempering and truncation, where the choice has them, stay in `logits`.
     fn choose(self, logits: &mut [f32], draw: Draw) -> Token {
         match self {
-            Choice::Greedy => argmax(logits, |logit, _| f64::from(logit)),
-            Choice::Gumbel { temperature } => {
+            TokenRule::Greedy => argmax(logits, |logit, _| f64::from(logit)),
+            TokenRule::Gumbel { temperature } => {
                 argmax(logits, |logit, token| f64::from(logit) + temperature * draw.gumbel(token as u64))
             }
-            Choice::Nucleus { temperature, top_p, top_k } => {
+            TokenRule::Nucleus { temperature, top_p, top_k } => {
                 if temperature > 0.0 {
                     logits.iter_mut().for_each(|logit| *logit = (f64::from(*logit) / temperature) as f32);
                 }
@@ -222,19 +222,19 @@ fn divergence(logits: &[f32], log_total: f64, previous: &Previous) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::Target;
 
-    fn row(lens: &Lens) -> Row<'_> {
+    fn row(sampling: &Sampling) -> Row<'_> {
         let draw = Draw::new(0, 0, 0);
-        Row::new(0, Place::At(0), lens, draw)
+        Row::new(0, Target::Position(0), sampling, draw)
     }
 
     fn logits(probabilities: &[f64]) -> Vec<f32> {
         probabilities.iter().map(|p| p.ln() as f32).collect()
     }
 
-    fn believe(lens: &Lens, probabilities: &[f64]) -> Belief {
-        row(lens).believe(&mut logits(probabilities), &mut None).unwrap()
+    fn believe(sampling: &Sampling, probabilities: &[f64]) -> Belief {
+        row(sampling).believe(&mut logits(probabilities), &mut None).unwrap()
     }
 
     fn assert_close(value: f64, expected: f64) {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_belief_sums_up_its_distribution() {
-        let belief = believe(&Lens::default(), &[0.2, 0.5, 0.3]);
+        let belief = believe(&Sampling::default(), &[0.2, 0.5, 0.3]);
         assert_eq!(belief.token, 1);
         assert_close(belief.probability, 0.5);
         assert_close(belief.first, 0.5);
@@ -253,18 +253,18 @@ mod tests {
 
     #[test]
     fn of_equal_tokens_the_lower_id_is_chosen() {
-        assert_eq!(believe(&Lens::default(), &[0.2, 0.4, 0.4]).token, 1);
+        assert_eq!(believe(&Sampling::default(), &[0.2, 0.4, 0.4]).token, 1);
     }
 
     #[test]
     fn suppressed_tokens_have_no_probability_and_deferred_ones_no_confidence() {
-        let suppressing = Lens { suppressed: vec![1], ..Lens::default() };
+        let suppressing = Sampling { suppressed: vec![1], ..Sampling::default() };
         let belief = believe(&suppressing, &[0.2, 0.5, 0.3]);
         assert_eq!(belief.token, 2);
         assert_close(belief.probability, 0.6);
 
         // LLaDA chooses the token first and then leaves it out of the softmax that gives the confidence.
-        let deferring = Lens { deferred: vec![1], ..Lens::default() };
+        let deferring = Sampling { deferred: vec![1], ..Sampling::default() };
         let belief = believe(&deferring, &[0.2, 0.5, 0.3]);
         assert_eq!((belief.token, belief.probability), (1, 0.0));
         assert_close(belief.first, 0.6);
@@ -272,11 +272,11 @@ mod tests {
 
     #[test]
     fn llada_ranks_a_drawn_token_by_its_untempered_probability() {
-        let lens = Lens { choice: Choice::Gumbel { temperature: 0.5 }, ..Lens::default() };
+        let sampling = Sampling { rule: TokenRule::Gumbel { temperature: 0.5 }, ..Sampling::default() };
         let probabilities = [0.2, 0.5, 0.3];
         let mut counts = [0; 3];
         for step in 0..4000 {
-            let row = Row { draw: Draw::new(9, step, 4), ..row(&lens) };
+            let row = Row { draw: Draw::new(9, step, 4), ..row(&sampling) };
             let belief = row.believe(&mut logits(&probabilities), &mut None).unwrap();
             assert_close(belief.probability, probabilities[belief.token as usize]);
             counts[belief.token as usize] += 1;
@@ -289,9 +289,9 @@ mod tests {
 
     #[test]
     fn dream_takes_everything_from_the_tempered_and_truncated_distribution() {
-        let nucleus = |temperature, top_p, top_k| Lens {
-            choice: Choice::Nucleus { temperature, top_p, top_k },
-            ..Lens::default()
+        let nucleus = |temperature, top_p, top_k| Sampling {
+            rule: TokenRule::Nucleus { temperature, top_p, top_k },
+            ..Sampling::default()
         };
         let probabilities = [0.1, 0.4, 0.3, 0.2];
         assert_close(believe(&nucleus(0.0, 1.0, 2), &probabilities).first, 4.0 / 7.0);
@@ -304,8 +304,8 @@ mod tests {
 
     #[test]
     fn divergence_is_from_the_row_remembered_last() {
-        let lens = Lens::default();
-        let row = Row { remember: true, ..row(&lens) };
+        let sampling = Sampling::default();
+        let row = Row { remember: true, ..row(&sampling) };
         let mut previous = None;
         let (before, now) = ([0.25, 0.75], [0.5, 0.5]);
         assert_eq!(row.believe(&mut logits(&before), &mut previous).unwrap().divergence, None);
@@ -315,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_is_weighed_with_the_rest() {
-        let lens = Lens::default();
-        let row = Row { witness: Some(2), ..row(&lens) };
-        assert_close(row.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().witness.unwrap(), 0.3);
+    fn a_scored_token_is_weighed_with_the_rest() {
+        let sampling = Sampling::default();
+        let row = Row { scored_token: Some(2), ..row(&sampling) };
+        assert_close(row.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().scored.unwrap(), 0.3);
     }
 }

@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// Parts that make no sense together.
     #[error("{0}")]
-    Unfit(String),
+    Incompatible(String),
     /// The model answered with NaN or infinity.
     #[error(
         "the model's logits at position {position} are not finite: its weights may be damaged, or temperature or guidance too extreme"

@@ -46,7 +46,7 @@ mod step;
 mod strategy;
 mod trace;
 
-pub use belief::{Belief, Choice, Lens, Previous};
+pub use belief::{Belief, Previous, Sampling, TokenRule};
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Error, Result};
@@ -54,7 +54,10 @@ pub use order::{Confidence, Dependency, Entropy, Margin, Order, Random};
 pub use pace::{
     Adaptive, Draft, EntropyBound, Factor, Pace, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
-pub use predictor::{Description, Forecast, Guide, Observation, Place, Predictor, Row, Scope, Source, Until, View};
+pub use predictor::{
+    AttentionSource, Compute, Description, Guide, Measure, Observation, Predictor, RankByAttention, ReadPlan, Row,
+    StopRule, Target, View,
+};
 pub use revise::{Backtrack, Revision, Verify};
 pub use run::{Cache, Options, Run, decode, split, step};
 pub use step::{Ranking, Step};

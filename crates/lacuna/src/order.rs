@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{Result, Source, Step};
+use crate::{AttentionSource, Result, Step};
 
 /// Scores masked positions; the highest is filled first.
 ///
@@ -13,7 +13,7 @@ pub trait Order: Debug + Send + Sync {
     fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>>;
 
     /// The attention it needs to see.
-    fn attention(&self) -> &[Source] {
+    fn attention(&self) -> &[AttentionSource] {
         &[]
     }
 
@@ -81,7 +81,7 @@ impl Order for Margin {
 #[derive(Clone, Debug)]
 pub struct Dependency {
     /// Where the attention is taken from.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AttentionSource>,
 }
 
 impl Order for Dependency {
@@ -93,7 +93,7 @@ impl Order for Dependency {
         Ok(candidates.iter().map(|&position| mean(position)).collect())
     }
 
-    fn attention(&self) -> &[Source] {
+    fn attention(&self) -> &[AttentionSource] {
         &self.sources
     }
 }

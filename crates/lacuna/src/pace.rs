@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
-use crate::{Block, Error, Ranking, Result, Step, Until};
+use crate::{Block, Error, Measure, Ranking, Result, Step, StopRule};
 
 /// Chooses the positions to commit from a ranking: at least one, unless a schedule says otherwise.
 ///
@@ -25,8 +25,8 @@ pub trait Pace: Debug + Send + Sync {
     }
 
     /// Where in the ranking it stops reading.
-    fn until(&self) -> Until {
-        Until::Unknown
+    fn stop(&self) -> Option<StopRule> {
+        None
     }
 
     /// Whether it compares a belief with the one before it ([`Belief::divergence`](crate::Belief::divergence)). The first step
@@ -160,8 +160,8 @@ impl Pace for EntropyBound {
         Self::AT_FIRST..=masked
     }
 
-    fn until(&self) -> Until {
-        Until::Entropy(self.gamma)
+    fn stop(&self) -> Option<StopRule> {
+        Some(StopRule::Sum { measure: Measure::Entropy, spare_largest: true, bound: self.gamma })
     }
 }
 
@@ -193,8 +193,8 @@ impl Pace for ScoreThreshold {
         1..=masked
     }
 
-    fn until(&self) -> Until {
-        Until::Score(self.0)
+    fn stop(&self) -> Option<StopRule> {
+        Some(StopRule::Score(self.0))
     }
 }
 

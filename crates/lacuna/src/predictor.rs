@@ -1,6 +1,6 @@
 //! The model, as decoding sees it.
 
-use crate::{Belief, Draw, Lens, Result, Token};
+use crate::{Belief, Draw, Result, Sampling, Token};
 
 /// A model that can be asked in two phases: what does it make of these canvases, and what does it believe at these
 /// positions?
@@ -20,107 +20,120 @@ pub trait Predictor {
     /// A belief does not depend on what else is read or observed with it, bit for bit.
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>>;
 
-    /// Drops what is remembered for a run ([`Row::remember`], [`Scope::Keep`]).
+    /// Drops what is remembered for a run ([`Row::remember`], [`Compute::AllAndCache`]).
     fn forget(&mut self, run: u64);
 }
 
 /// What a caller must know of a model before asking it anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// How many token ids there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// The id of the mask token.
+    /// Id of the mask token.
     pub mask: Token,
-    /// How many layers can be asked for dependency scores; 0 if the model shows no attention.
+    /// Number of layers whose attention can be observed; 0 if the model exposes none.
     pub layers: usize,
-    /// How many attention heads each layer has.
+    /// Attention heads per layer.
     pub heads: usize,
-    /// How many positions a canvas may have.
+    /// Context length: the most positions a canvas may have.
     pub context: usize,
-    /// Whether it can predict a position from everything but itself ([`View::shadows`]).
+    /// Whether [`View::shadows`] are supported.
     pub shadows: bool,
-    /// Whether it predicts a position from the row before it, as Dream does.
+    /// Whether position i is predicted from output row i − 1, as in Dream.
     pub shifted: bool,
-    /// Whether it can keep keys and values from one forward pass for others ([`View::scope`]).
+    /// Whether keys and values can be cached across forward passes ([`View::compute`]).
     pub caches: bool,
 }
 
-/// One canvas, as it is shown to the model in one forward pass.
+/// One canvas in one forward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
-    /// Which run it belongs to; what is remembered from step to step is kept under this number.
+    /// Id of the run. State that outlives the pass (cached keys and values, previous logits) is stored under it.
     pub run: u64,
-    /// The tokens, the mask token where undecided.
+    /// Token ids, with the mask token at undecided positions.
     pub tokens: &'a [Token],
-    /// The attention whose dependency scores are wanted.
-    pub attention: &'a [Source],
-    /// Positions that get a shadow: one more mask token with the same position id. Shadows see every token except the one
-    /// they shadow, and each other; no token sees a shadow. So the other rows are as they would be without (WINO).
+    /// Attention whose dependency scores are wanted.
+    pub attention: &'a [AttentionSource],
+    /// Positions that get a shadow: an extra mask token with the same position id. A shadow attends to every token except
+    /// the one it shadows, and to the other shadows; no token attends to a shadow, so the other rows are unchanged (WINO).
     pub shadows: &'a [usize],
-    /// Which of its positions are computed.
-    pub scope: Scope,
-    /// What will be read of it.
-    pub forecast: Forecast<'a>,
+    /// Positions that this pass computes.
+    pub compute: Compute<'a>,
+    /// Rows that will be read.
+    pub plan: ReadPlan<'a>,
 }
 
-/// What a forward pass computes of a canvas, and what it takes from an earlier one of the same run.
+/// The positions that a forward pass computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// All positions.
+pub enum Compute<'a> {
+    /// All positions; nothing is cached.
     #[default]
     All,
-    /// All positions, and their keys and values are kept.
-    Keep,
-    /// Only the positions from `start` to before `end`. They see the keys and values that were kept of all others, as stale as
-    /// these may be, and only they can be read.
-    Only {
-        /// The first.
-        start: usize,
-        /// The one behind the last.
-        end: usize,
-    },
+    /// All positions; their keys and values are cached for the run.
+    AllAndCache,
+    /// Only these positions, ascending. Their keys and values replace the cached ones; they attend to the cached keys and
+    /// values of every other position, however stale. Only computed rows can be read.
+    Only(&'a [usize]),
 }
 
-/// What will be read of a view, as far as that is known before the forward pass.
+/// The rows that a step will read of a view, as far as they are known before the forward pass.
 ///
-/// It changes no answer. A predictor that computes elsewhere can fetch these beliefs along with what it observes, and is not
-/// waited for twice; one that computes right here may ignore it.
+/// A plan never changes a result. A predictor on another device uses it to compute and fetch these beliefs together with the
+/// forward pass, so that the host synchronises once per step; a predictor on the CPU may ignore it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Forecast<'a> {
-    /// Rows that will be read in all likelihood, whatever the forward pass shows. To remember one that is not read after all does
-    /// no harm.
-    pub sure: &'a [Row<'a>],
-    /// Rows of which the first will be read.
+pub struct ReadPlan<'a> {
+    /// Rows that are read whatever the forward pass shows.
+    pub certain: &'a [Row<'a>],
+    /// Candidate rows. A prefix of their ranking is read.
     pub ranked: &'a [Row<'a>],
-    /// How many of these: so many in all likelihood.
+    /// Rows of the ranking that are read first.
     pub expected: usize,
-    /// And no more than so many.
+    /// Upper bound on the rows of the ranking that are read.
     pub most: usize,
-    /// When it will not be read on.
-    pub until: Until,
-    /// If not 0, what is ranked is not in order yet: the highest dependency score will come first, averaged over this many of
-    /// the view's sources.
+    /// When reading down the ranking stops, checked after `expected` rows and at every doubling.
+    pub stop: Option<StopRule>,
+    /// How `ranked` is ordered; `None` if it is in ranking order already.
+    pub rank: Option<RankByAttention>,
+}
+
+/// Ranks positions by the mean dependency score of the view's first attention sources, highest first, ties to the lower
+/// position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankByAttention {
+    /// How many of the view's sources are averaged.
     pub sources: usize,
-    /// If above 0, these scores are divided by it, and [`Draw::order_noise`] is added.
+    /// If above 0, scores are divided by it and [`Draw::order_noise`] is added.
     pub temperature: f64,
 }
 
-/// Where reading down a ranking ends, at the latest where there are no more rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Until {
-    /// Nobody knows before.
-    #[default]
-    Unknown,
-    /// As soon as the entropies of what was read, without the largest of them, come to more than this. It is looked at when
-    /// as many have been read as are expected, and whenever that has doubled.
-    Entropy(f64),
-    /// Before the first position whose score is less than this, but not before the first of all.
+/// When reading down a ranking stops. The first position is always accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StopRule {
+    /// Before the sum of a measure over the accepted positions exceeds `bound`.
+    Sum {
+        /// What is summed.
+        measure: Measure,
+        /// Whether the largest term is left out of the sum.
+        spare_largest: bool,
+        /// The bound in nats.
+        bound: f64,
+    },
+    /// Before the first position whose score in the order is below this.
     Score(f64),
 }
 
-/// Some heads of one layer.
+/// A non-negative quantity of a belief, in nats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Entropy of the distribution.
+    Entropy,
+    /// −ln p of the token to commit.
+    Surprisal,
+}
+
+/// Attention heads of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct AttentionSource {
     /// The transformer block, from 0.
     pub layer: usize,
     /// The heads to average; all of them if empty.
@@ -141,13 +154,13 @@ pub struct Row<'a> {
     /// Which of the views observed last.
     pub view: usize,
     /// Which of its positions.
-    pub place: Place,
+    pub target: Target,
     /// How to turn logits into a belief.
-    pub lens: &'a Lens,
+    pub sampling: &'a Sampling,
     /// The random numbers for this row.
     pub draw: Draw,
     /// A token whose probability is wanted too.
-    pub witness: Option<Token>,
+    pub scored_token: Option<Token>,
     /// A second view to guide this one.
     pub guide: Option<Guide>,
     /// Whether to keep this distribution under (run, position) and to report its divergence from the one kept before.
@@ -155,27 +168,27 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A plain row: no witness, no guide, nothing remembered.
-    pub fn new(view: usize, place: Place, lens: &'a Lens, draw: Draw) -> Self {
-        Self { view, place, lens, draw, witness: None, guide: None, remember: false }
+    /// A plain row: no scored token, no guide, nothing remembered.
+    pub fn new(view: usize, target: Target, sampling: &'a Sampling, draw: Draw) -> Self {
+        Self { view, target, sampling, draw, scored_token: None, guide: None, remember: false }
     }
 }
 
 /// A position that is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Target {
     /// The position itself. For a model whose prediction is shifted, such as Dream, finding the right row is the predictor's
     /// business.
-    At(usize),
+    Position(usize),
     /// The shadow of a position.
     Shadow(usize),
 }
 
-impl Place {
+impl Target {
     /// The position, in both cases.
     pub fn position(self) -> usize {
         match self {
-            Place::At(position) | Place::Shadow(position) => position,
+            Target::Position(position) | Target::Shadow(position) => position,
         }
     }
 }
@@ -185,6 +198,15 @@ impl Place {
 pub struct Guide {
     /// The view whose logits are pushed away from.
     pub view: usize,
-    /// How far.
+    /// Guidance scale; 0 is none.
     pub scale: f32,
+}
+
+impl Guide {
+    /// Mixes the logits of a row with those of the unguided view.
+    pub fn mix(self, logits: &mut [f32], unguided: &[f32]) {
+        for (logit, unguided) in logits.iter_mut().zip(unguided) {
+            *logit = unguided + (self.scale + 1.0) * (*logit - unguided);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::{Block, Canvas, Place, Result, Step};
+use crate::{Block, Canvas, Result, Step, Target};
 
 /// Looks back after each step.
 pub trait Revision: Debug + Send + Sync {
@@ -13,7 +13,7 @@ pub trait Revision: Debug + Send + Sync {
     fn reopen(&mut self, chosen: &[usize], filled: bool, step: &mut Step<'_>) -> Result<Vec<usize>>;
 
     /// What it reads of a step in most cases, beside what is masked.
-    fn reads(&self, _canvas: &Canvas, _block: &Block) -> Vec<Place> {
+    fn reads(&self, _canvas: &Canvas, _block: &Block) -> Vec<Target> {
         Vec::new()
     }
 
@@ -72,8 +72,8 @@ impl Revision for Verify {
         true
     }
 
-    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Place> {
-        decided(canvas, block.range.clone()).map(Place::Shadow).collect()
+    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
+        decided(canvas, block.range.clone()).map(Target::Shadow).collect()
     }
 
     fn settled(&self, block: &Block) -> usize {
@@ -117,8 +117,8 @@ impl Revision for Backtrack {
         Ok(lowest(gains, count))
     }
 
-    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Place> {
-        decided(canvas, 0..block.range.end).map(Place::At).collect()
+    fn reads(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
+        decided(canvas, 0..block.range.end).map(Target::Position).collect()
     }
 
     fn reads_masked(&self) -> bool {

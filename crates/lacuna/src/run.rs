@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::step::{Beliefs, Scene};
+use crate::step::{Beliefs, Scene, Scope};
 use crate::{
-    Block, Canvas, Delta, Description, Error, Forecast, Lens, Observation, Place, Predictor, Result, Row, Scope,
-    Source, Strategy, Token, Trace, View,
+    AttentionSource, Block, Canvas, Compute, Delta, Description, Error, Observation, Predictor, RankByAttention,
+    ReadPlan, Result, Row, Sampling, Strategy, Target, Token, Trace, View,
 };
 
 /// What a run can be told beside its strategy.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// How tokens are chosen. The mask token is suppressed in any case.
-    pub lens: Lens,
+    pub sampling: Sampling,
     /// Tokens that end the text. When one of them is decided and so is everything before it, the run stops: what is still
     /// masked behind it could not change the text. Empty: never.
     pub stop: Vec<Token>,
@@ -24,7 +24,7 @@ pub struct Options {
     /// What is kept from one forward pass of a block for its others.
     pub cache: Cache,
     /// Attention that decoding does not need but somebody wants to look at ([`Run::seen`]).
-    pub watch: Vec<Source>,
+    pub watch: Vec<AttentionSource>,
     /// Where random draws start from.
     pub seed: u64,
 }
@@ -52,7 +52,7 @@ pub struct Run {
     strategy: Strategy,
     scene: Scene,
     blocks: Vec<Range<usize>>,
-    attention: Vec<Source>,
+    attention: Vec<AttentionSource>,
     trace: Trace,
     forwards: usize,
     rows_read: usize,
@@ -74,7 +74,7 @@ impl Run {
         model: &Description,
     ) -> Result<Self> {
         check(&canvas, &strategy, &options, model)?;
-        options.lens.suppressed.push(canvas.mask());
+        options.sampling.suppressed.push(canvas.mask());
         let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| canvas.is_gap(p))).collect();
         let covered = blocks.last().map_or(0, |range| range.end);
         assert!(covered >= canvas.span().end, "the blocks reach the last gap");
@@ -89,6 +89,7 @@ impl Run {
                 options,
                 seen: Observation::default(),
                 number: 0,
+                computed: Vec::new(),
                 shifted: model.shifted,
             },
             strategy,
@@ -162,18 +163,26 @@ impl Run {
 
     /// Makes the canvas without its prompt, if there is guidance.
     fn hide_prompt(&mut self) {
+        self.scene.computed = match self.scene.scope() {
+            Scope::Only { start, end } => (start..end).collect(),
+            _ => Vec::new(),
+        };
         if self.scene.width() > 1 {
             self.unguided = self.scene.canvas.without_prompt();
         }
     }
 
     /// The canvases to show the model: this one, and with guidance the same without its prompt.
-    fn views<'a>(&'a self, forecast: Forecast<'a>) -> impl Iterator<Item = View<'a>> {
+    fn views<'a>(&'a self, plan: ReadPlan<'a>) -> impl Iterator<Item = View<'a>> {
         let (run, shadows) = (self.id, self.shadows.as_slice());
         let attention = self.attention.as_slice();
-        let scope = self.scene.scope();
-        let guided = View { run, tokens: self.scene.canvas.tokens(), attention, shadows, scope, forecast };
-        let unguided = View { tokens: &self.unguided, attention: &[], forecast: Forecast::default(), ..guided };
+        let compute = match self.scene.scope() {
+            Scope::All => Compute::All,
+            Scope::Keep => Compute::AllAndCache,
+            Scope::Only { .. } => Compute::Only(&self.scene.computed),
+        };
+        let guided = View { run, tokens: self.scene.canvas.tokens(), attention, shadows, compute, plan };
+        let unguided = View { tokens: &self.unguided, attention: &[], plan: ReadPlan::default(), ..guided };
         [guided, unguided].into_iter().take(self.scene.width())
     }
 
@@ -184,7 +193,7 @@ impl Run {
         let candidates = self.scene.candidates();
         let count = candidates.len();
         let all = order.reads()
-            || !self.scene.options.lens.deferred.is_empty()
+            || !self.scene.options.sampling.deferred.is_empty()
             || revision.as_ref().is_some_and(|revision| revision.reads_masked());
         let depth = if all { count..=count } else { pace.reads(&self.scene.block, count) };
         let (least, most) = (count.min(*depth.start()), count.min(*depth.end()));
@@ -201,20 +210,20 @@ impl Run {
         let (mut ranked, least, most) = self.foresee(view, false, predictor)?;
         let by_attention = least < ranked.len() && !order.attention().is_empty();
         let known = if least < ranked.len() { 0 } else { least };
-        let mut sure: Vec<Place> = ranked.drain(..known).map(Place::At).collect();
+        let mut sure: Vec<Target> = ranked.drain(..known).map(Target::Position).collect();
         sure.extend(revision.iter().flat_map(|revision| revision.reads(&self.scene.canvas, &self.scene.block)));
-        sure.extend(self.scene.compared_next(&self.blocks).into_iter().map(Place::At));
+        sure.extend(self.scene.compared_next(&self.blocks).into_iter().map(Target::Position));
         let row = |place| self.scene.row(view, place);
         Ok(Outlook {
             sure: sure.into_iter().map(row).collect(),
-            ranked: ranked.into_iter().map(Place::At).map(row).collect(),
-            rest: Forecast {
+            ranked: ranked.into_iter().map(Target::Position).map(row).collect(),
+            rest: ReadPlan {
                 expected: least - known,
                 most: most - known,
-                until: pace.until(),
-                sources: if by_attention { order.attention().len() } else { 0 },
-                temperature: *order_temperature,
-                ..Forecast::default()
+                stop: pace.stop(),
+                rank: by_attention
+                    .then(|| RankByAttention { sources: order.attention().len(), temperature: *order_temperature }),
+                ..ReadPlan::default()
             },
         })
     }
@@ -304,12 +313,12 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
     let mut rows = Vec::new();
     for (run, &view) in runs.iter().zip(&first_views) {
         let (positions, least, _) = run.foresee(view, true, predictor)?;
-        rows.extend(positions[..least].iter().map(|&position| run.scene.row(view, Place::At(position))));
+        rows.extend(positions[..least].iter().map(|&position| run.scene.row(view, Target::Position(position))));
     }
     let beliefs = if rows.is_empty() { Vec::new() } else { predictor.read(&rows)? };
     let mut read = vec![Beliefs::default(); count];
     for (row, belief) in rows.iter().zip(beliefs) {
-        read[row.view].insert(row.place, belief);
+        read[row.view].insert(row.target, belief);
     }
 
     for (run, &view) in runs.iter_mut().zip(&first_views) {
@@ -325,25 +334,25 @@ fn observe(runs: &[&mut Run], first_views: &[usize], predictor: &mut dyn Predict
         outlooks.push(run.outlook(view, predictor)?);
     }
     let views: Vec<View<'_>> =
-        runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(outlook.forecast())).collect();
+        runs.iter().zip(&outlooks).flat_map(|(run, outlook)| run.views(outlook.plan())).collect();
     predictor.observe(&views)
 }
 
 /// Positions, how many of them are read in any case, and how many at most.
 type Foreseen = (Vec<usize>, usize, usize);
 
-/// A [`Forecast`] that owns its rows.
+/// A [`ReadPlan`] that owns its rows.
 #[derive(Default)]
 struct Outlook<'a> {
     sure: Vec<Row<'a>>,
     ranked: Vec<Row<'a>>,
     /// All but the rows.
-    rest: Forecast<'static>,
+    rest: ReadPlan<'static>,
 }
 
 impl Outlook<'_> {
-    fn forecast(&self) -> Forecast<'_> {
-        Forecast { sure: &self.sure, ranked: &self.ranked, ..self.rest }
+    fn plan(&self) -> ReadPlan<'_> {
+        ReadPlan { certain: &self.sure, ranked: &self.ranked, ..self.rest }
     }
 }
 
@@ -368,11 +377,13 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
             return Err(Error::TokenOutOfRange { token, position, vocabulary: model.vocabulary });
         }
     }
-    let mut named = options.lens.suppressed.iter().chain(&options.lens.deferred).chain(&options.stop);
+    let mut named = options.sampling.suppressed.iter().chain(&options.sampling.deferred).chain(&options.stop);
     if let Some(token) = named.find(|token| **token as usize >= model.vocabulary) {
-        return Err(Error::Unfit(format!("token {token} is to be treated specially, but the model does not know it")));
+        return Err(Error::Incompatible(format!(
+            "token {token} is to be treated specially, but the model does not know it"
+        )));
     }
-    for Source { layer, heads } in strategy.order.attention().iter().chain(&options.watch) {
+    for AttentionSource { layer, heads } in strategy.order.attention().iter().chain(&options.watch) {
         if *layer >= model.layers {
             return Err(Error::NoSuchLayer { layer: *layer, layers: model.layers });
         }
@@ -385,7 +396,7 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
             true => "predicts a position from the one before it (as Dream does)",
             false => "cannot do that",
         };
-        return Err(Error::Unfit(format!(
+        return Err(Error::Incompatible(format!(
             "WINO verifies a token by predicting it again at its own position, but this model {cannot}: use a strategy \
              without 'verify'"
         )));
@@ -401,10 +412,11 @@ fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Descri
             ""
         };
         if !why.is_empty() {
-            return Err(Error::Unfit(why.into()));
+            return Err(Error::Incompatible(why.into()));
         }
     }
-    for (name, value) in [("guidance", f64::from(options.guidance)), ("temperature", options.lens.choice.temperature())]
+    for (name, value) in
+        [("guidance", f64::from(options.guidance)), ("temperature", options.sampling.rule.temperature())]
     {
         if !(value >= 0.0 && value.is_finite()) {
             return Err(Error::Parameter { name, value: value.to_string(), expected: "it must be 0 or more".into() });

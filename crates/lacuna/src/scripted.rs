@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::{Belief, Description, Observation, Place, Predictor, Previous, Result, Row, Source, Token, View};
+use crate::{AttentionSource, Belief, Description, Observation, Predictor, Previous, Result, Row, Target, Token, View};
 
 type Logits = dyn Fn(&[Token], usize) -> Vec<f32> + Send;
-type Attention = dyn Fn(&[Token], &Source, usize, usize) -> f32 + Send;
+type Attention = dyn Fn(&[Token], &AttentionSource, usize, usize) -> f32 + Send;
 
 /// A model that is two functions: the logits at a position, and the attention one position pays to another.
 pub struct Scripted {
@@ -44,14 +44,14 @@ impl Scripted {
     pub fn with_attention(
         mut self,
         layers: usize,
-        attention: impl Fn(&[Token], &Source, usize, usize) -> f32 + Send + 'static,
+        attention: impl Fn(&[Token], &AttentionSource, usize, usize) -> f32 + Send + 'static,
     ) -> Self {
         self.description.layers = layers;
         self.attention = Box::new(attention);
         self
     }
 
-    fn dependency(&self, tokens: &[Token], source: &Source) -> Vec<f32> {
+    fn dependency(&self, tokens: &[Token], source: &AttentionSource) -> Vec<f32> {
         let masked = |position: usize| tokens[position] == self.description.mask;
         let unmasked = || (0..tokens.len()).filter(|&position| !masked(position));
         let mass = |from| unmasked().map(|to| (self.attention)(tokens, source, from, to)).sum();
@@ -59,9 +59,9 @@ impl Scripted {
     }
 
     /// The logits at a place; a shadow sees its own position masked.
-    fn logits(&self, view: usize, place: Place) -> Vec<f32> {
+    fn logits(&self, view: usize, place: Target) -> Vec<f32> {
         let mut tokens = self.views[view].clone();
-        if let Place::Shadow(position) = place {
+        if let Target::Shadow(position) = place {
             tokens[position] = self.description.mask;
         }
         (self.logits)(&tokens, place.position())
@@ -84,14 +84,12 @@ impl Predictor for Scripted {
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         let mut beliefs = Vec::with_capacity(rows.len());
         for row in rows {
-            let mut logits = self.logits(row.view, row.place);
+            let mut logits = self.logits(row.view, row.target);
             if let Some(guide) = row.guide {
-                let unguided = self.logits(guide.view, row.place);
-                let mix =
-                    |(logit, unguided): (&mut f32, f32)| *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
-                logits.iter_mut().zip(unguided).for_each(mix);
+                let unguided = self.logits(guide.view, row.target);
+                guide.mix(&mut logits, &unguided);
             }
-            let key = (self.runs[row.view], row.place.position());
+            let key = (self.runs[row.view], row.target.position());
             let mut previous = self.previous.remove(&key);
             beliefs.push(row.believe(&mut logits, &mut previous)?);
             if let Some(previous) = previous {

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    Belief, Block, Cache, Canvas, Commit, Draw, Guide, Observation, Options, Order, Place, Predictor, Result, Row,
-    Scope,
+    Belief, Block, Cache, Canvas, Commit, Draw, Guide, Observation, Options, Order, Predictor, Result, Row, Target,
 };
 
 /// One step of one run: the canvas before it, what the forward pass showed, and the beliefs, which are read when asked for.
@@ -34,7 +33,7 @@ impl Beliefs {
         self.list.len()
     }
 
-    pub(crate) fn insert(&mut self, place: Place, belief: Belief) {
+    pub(crate) fn insert(&mut self, place: Target, belief: Belief) {
         let position = place.position();
         if self.slots.len() <= position {
             self.slots.resize(position + 1, [usize::MAX; 2]);
@@ -43,14 +42,22 @@ impl Beliefs {
         self.list.push(belief);
     }
 
-    fn get(&self, place: Place) -> Option<&Belief> {
+    fn get(&self, place: Target) -> Option<&Belief> {
         let slots = self.slots.get(place.position())?;
         self.list.get(slots[usize::from(is_shadow(place))])
     }
 }
 
-fn is_shadow(place: Place) -> bool {
-    matches!(place, Place::Shadow(_))
+fn is_shadow(place: Target) -> bool {
+    matches!(place, Target::Shadow(_))
+}
+
+/// Positions that a pass computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    Keep,
+    Only { start: usize, end: usize },
 }
 
 /// What a strategy looks at, of the run it decodes.
@@ -63,6 +70,8 @@ pub(crate) struct Scene {
     pub(crate) seen: Observation,
     /// Steps taken.
     pub(crate) number: usize,
+    /// Positions that a partial pass computes.
+    pub(crate) computed: Vec<usize>,
     /// Whether beliefs are compared with those of the step before.
     pub(crate) compares: bool,
     /// Whether the model predicts a position from the row before it.
@@ -111,13 +120,13 @@ impl Scene {
     }
 
     /// What the predictor is asked for a place, if this is view number `view`.
-    pub(crate) fn row(&self, view: usize, place: Place) -> Row<'_> {
+    pub(crate) fn row(&self, view: usize, place: Target) -> Row<'_> {
         Row {
             view,
-            place,
-            lens: &self.options.lens,
+            target: place,
+            sampling: &self.options.sampling,
             draw: self.draw(place.position()),
-            witness: is_shadow(place).then(|| self.canvas.tokens()[place.position()]),
+            scored_token: is_shadow(place).then(|| self.canvas.tokens()[place.position()]),
             guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
             remember: self.compares && !is_shadow(place),
         }
@@ -131,7 +140,7 @@ impl Scene {
 impl Step<'_> {
     /// The beliefs at `positions`. Rows that were not read in this step yet are read together, each once.
     pub fn beliefs(&mut self, positions: &[usize]) -> Result<Vec<Belief>> {
-        self.look(positions.iter().map(|&position| Place::At(position)).collect())
+        self.look(positions.iter().map(|&position| Target::Position(position)).collect())
     }
 
     /// The belief at one position.
@@ -141,8 +150,8 @@ impl Step<'_> {
 
     /// How probable each of these decided positions' tokens is to a model that sees everything but that token.
     pub fn support(&mut self, positions: &[usize]) -> Result<Vec<f64>> {
-        let beliefs = self.look(positions.iter().map(|&position| Place::Shadow(position)).collect())?;
-        Ok(beliefs.into_iter().map(|belief| belief.witness.expect("a shadow row has a witness")).collect())
+        let beliefs = self.look(positions.iter().map(|&position| Target::Shadow(position)).collect())?;
+        Ok(beliefs.into_iter().map(|belief| belief.scored.expect("a shadow row has a scored token")).collect())
     }
 
     /// The random numbers of `position` at this step.
@@ -161,7 +170,7 @@ impl Step<'_> {
                 *score = *score / temperature + self.draw(position).order_noise();
             }
         }
-        let deferred = &self.scene.options.lens.deferred;
+        let deferred = &self.scene.options.sampling.deferred;
         if !deferred.is_empty() {
             for (score, belief) in scores.iter_mut().zip(self.beliefs(&candidates)?) {
                 if deferred.contains(&belief.token) {
@@ -188,12 +197,12 @@ impl Step<'_> {
         Ok(committed)
     }
 
-    fn look(&mut self, places: Vec<Place>) -> Result<Vec<Belief>> {
+    fn look(&mut self, places: Vec<Target>) -> Result<Vec<Belief>> {
         let unread = places.iter().filter(|place| self.read.get(**place).is_none());
         let rows: Vec<Row<'_>> = unread.map(|&place| self.scene.row(self.view, place)).collect();
         if !rows.is_empty() {
             let beliefs = self.predictor.read(&rows)?;
-            rows.iter().zip(beliefs).for_each(|(row, belief)| self.read.insert(row.place, belief));
+            rows.iter().zip(beliefs).for_each(|(row, belief)| self.read.insert(row.target, belief));
         }
         Ok(places.iter().map(|&place| self.read.get(place).expect("it was read").clone()).collect())
     }

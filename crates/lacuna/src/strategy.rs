@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Adaptive, Backtrack, Confidence, Dependency, Draft, Entropy, EntropyBound, Error, Factor, Margin, Order, Pace,
-    Random, Result, Revision, Schedule, ScoreThreshold, Source, Stability, Threshold, Timetable, TopK, Verify,
+    Adaptive, AttentionSource, Backtrack, Confidence, Dependency, Draft, Entropy, EntropyBound, Error, Factor, Margin,
+    Order, Pace, Random, Result, Revision, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK, Verify,
 };
 
 /// The names of the orders.
@@ -101,7 +101,7 @@ impl Strategy {
         let mut parts = spelled.split('+');
         let order = parts.next().unwrap_or_default();
         if PACES.contains(&order) || REVISIONS.contains(&order) {
-            return Err(Error::Unfit(format!(
+            return Err(Error::Incompatible(format!(
                 "'{order}' says how many positions to fill, not which: write <order>+{order}, for example dos+{order}"
             )));
         }
@@ -110,16 +110,16 @@ impl Strategy {
             (pace, revision) => (pace.unwrap_or("top1"), revision),
         };
         if parts.next().is_some() {
-            return Err(Error::Unfit(format!(
+            return Err(Error::Incompatible(format!(
                 "'{name}' has too many parts: a strategy is <order>[+<pace>][+<revision>]"
             )));
         }
         if let Some((preset, parts)) = PRESETS.iter().find(|(preset, _)| *preset == order) {
             let why = format!("'{preset}' is a preset and stands alone; it means {parts}: combine these parts instead");
-            return Err(Error::Unfit(why));
+            return Err(Error::Incompatible(why));
         }
         if let Some(why) = unfit(order, pace, revision, settings) {
-            return Err(Error::Unfit(format!("'{name}' makes no sense: {why}")));
+            return Err(Error::Incompatible(format!("'{name}' makes no sense: {why}")));
         }
         Ok(Self {
             name: name.into(),
@@ -139,7 +139,7 @@ impl Settings {
             "entropy" => Box::new(Entropy),
             "margin" => Box::new(Margin),
             "dos" => {
-                let source = |&layer: &usize| Source { layer, heads: self.heads.clone() };
+                let source = |&layer: &usize| AttentionSource { layer, heads: self.heads.clone() };
                 Box::new(Dependency { sources: self.layers.iter().map(source).collect() })
             }
             _ => return Err(unknown(name)),
@@ -155,7 +155,7 @@ impl Settings {
             "score-threshold" => {
                 let missing =
                     "'score-threshold' compares with the order's own score, which has no usual value: give a threshold";
-                Box::new(ScoreThreshold(self.threshold.ok_or_else(|| Error::Unfit(missing.into()))?))
+                Box::new(ScoreThreshold(self.threshold.ok_or_else(|| Error::Incompatible(missing.into()))?))
             }
             "factor" => Box::new(Factor(self.factor)),
             "klass" => {
@@ -165,7 +165,9 @@ impl Settings {
             "draft" => Box::new(Draft(self.threshold.unwrap_or(0.6))),
             "adaptive" => Box::new(Adaptive::new(self.saber_n)),
             _ => match name.strip_prefix("top").and_then(|count| count.parse().ok()) {
-                Some(0) => return Err(Error::Unfit("'top0' would never fill anything: write top1 or more".into())),
+                Some(0) => {
+                    return Err(Error::Incompatible("'top0' would never fill anything: write top1 or more".into()));
+                }
                 Some(count) => Box::new(TopK(count)),
                 None => return Err(unknown(name)),
             },

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Cache, Canvas, Choice, Delta, Description, Draw, Error, Forecast, Lens, Observation, Options, Place,
-    Predictor, Result, Row, Run, Settings, Strategy, Token, Until, View, decode, split,
+    Belief, Cache, Canvas, Delta, Description, Draw, Error, Observation, Options, Predictor, ReadPlan, Result, Row,
+    Run, Sampling, Settings, StopRule, Strategy, Target, Token, TokenRule, View, decode, split,
 };
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn model(seed: u64) -> Scripted {
         let logit = |token: u64| (6.0 * random(&[seed, digest(tokens), position as u64, token])) as f32;
         (0..VOCABULARY as u64).map(logit).collect()
     };
-    let attention = move |tokens: &[Token], source: &lacuna::Source, from: usize, to: usize| {
+    let attention = move |tokens: &[Token], source: &lacuna::AttentionSource, from: usize, to: usize| {
         let heads = source.heads.iter().sum::<usize>() as u64;
         let raw = |to: usize| random(&[seed, source.layer as u64, heads, from as u64, to as u64]);
         (raw(to) / (0..tokens.len()).map(raw).sum::<f64>()) as f32
@@ -67,13 +67,13 @@ struct Case {
     strategy: &'static str,
     settings: Settings,
     block_length: usize,
-    choice: Choice,
+    rule: TokenRule,
 }
 
 impl Case {
     fn options(&self) -> Options {
-        let lens = Lens { choice: self.choice, ..Lens::default() };
-        Options { lens, seed: self.seed, ..Options::default() }
+        let sampling = Sampling { rule: self.rule, ..Sampling::default() };
+        Options { sampling, seed: self.seed, ..Options::default() }
     }
 
     fn start(&self, options: Options) -> Run {
@@ -110,12 +110,12 @@ prop_compose! {
             gamma, threshold: Some(threshold), layers, factor: 1.0 + gamma, conf_threshold: threshold, kl_threshold: 1.0,
             history: 1 + first % 3, saber_n: 1 + first % 4, ..Settings::default()
         };
-        let choice = match temperature {
-            None => Choice::Greedy,
-            Some(temperature) if nucleus => Choice::Nucleus { temperature, top_p: 0.3 + threshold, top_k: first },
-            Some(temperature) => Choice::Gumbel { temperature },
+        let rule = match temperature {
+            None => TokenRule::Greedy,
+            Some(temperature) if nucleus => TokenRule::Nucleus { temperature, top_p: 0.3 + threshold, top_k: first },
+            Some(temperature) => TokenRule::Gumbel { temperature },
         };
-        Case { seed: u64::from(seed), tokens, strategy, settings, block_length, choice }
+        Case { seed: u64::from(seed), tokens, strategy, settings, block_length, rule }
     }
 }
 
@@ -169,7 +169,7 @@ proptest! {
         strategy in prop::sample::select(vec!["confidence", "entropy+top2", "dos", "dos+eb", "margin+threshold", "dos+schedule"]),
         cache in prop::sample::select(vec![Cache::Prefix, Cache::Dual]),
     ) {
-        let case = Case { strategy, choice: Choice::Greedy, ..case };
+        let case = Case { strategy, rule: TokenRule::Greedy, ..case };
         let (plain, cached) = (case.run(case.options()), case.run(Options { cache, ..case.options() }));
         let told = |run: &Run| -> Vec<Delta> {
             run.trace().deltas.iter().filter(|delta| !delta.committed.is_empty()).cloned().collect()
@@ -208,7 +208,7 @@ proptest! {
     #[test]
     fn suppressed_tokens_never_appear(case in case()) {
         let mut options = case.options();
-        options.lens.suppressed = vec![STOP, 5];
+        options.sampling.suppressed = vec![STOP, 5];
         let run = case.run(options);
         let written = run.trace().deltas.iter().flat_map(|delta| &delta.committed);
         prop_assert!(written.into_iter().all(|commit| ![MASK, STOP, 5].contains(&commit.token)));
@@ -308,23 +308,23 @@ fn runs_read_together_what_they_can_foresee() {
 struct Foretold {
     model: Scripted,
     /// Of the last view: what is read whatever it shows; what is ranked, in order; how much of that.
-    sure: Vec<Place>,
-    ranked: Vec<Place>,
+    sure: Vec<Target>,
+    ranked: Vec<Target>,
     expected: usize,
     most: usize,
-    read: Vec<Place>,
+    read: Vec<Target>,
 }
 
 impl Foretold {
     /// The step before was foretold rightly: all that was sure, but for what is verified only now and then, and of what is
     /// ranked those in front.
     fn check(&mut self) {
-        let read: HashSet<Place> = self.read.drain(..).collect();
-        let shadow = |place: &Place| matches!(place, Place::Shadow(_));
+        let read: HashSet<Target> = self.read.drain(..).collect();
+        let shadow = |place: &Target| matches!(place, Target::Shadow(_));
         assert!(self.sure.iter().all(|place| shadow(place) || read.contains(place)), "{:?} of {read:?}", self.sure);
         let depth = self.ranked.iter().take_while(|place| read.contains(place)).count();
         assert!((self.expected..=self.most).contains(&depth), "{depth} are not {}..={}", self.expected, self.most);
-        let foretold: HashSet<Place> = self.sure.iter().chain(&self.ranked[..depth]).copied().collect();
+        let foretold: HashSet<Target> = self.sure.iter().chain(&self.ranked[..depth]).copied().collect();
         assert!(read.is_subset(&foretold), "{read:?} were read, {foretold:?} foretold");
     }
 }
@@ -336,9 +336,10 @@ impl Predictor for Foretold {
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
         self.check();
         let seen = self.model.observe(views)?;
-        let Forecast { sure, ranked, expected, most, until, sources, temperature } = views[0].forecast;
+        let ReadPlan { certain, ranked, expected, most, stop, rank } = views[0].plan;
+        let (sources, temperature) = rank.map_or((0, 0.0), |rank| (rank.sources, rank.temperature));
         let score = |row: &&Row<'_>| -> f64 {
-            let scores = seen[0].dependency[..sources].iter().map(|scores| f64::from(scores[row.place.position()]));
+            let scores = seen[0].dependency[..sources].iter().map(|scores| f64::from(scores[row.target.position()]));
             let mean = scores.sum::<f64>() / sources as f64;
             if temperature > 0.0 { mean / temperature + row.draw.order_noise() } else { mean }
         };
@@ -346,15 +347,15 @@ impl Predictor for Foretold {
         if sources > 0 {
             ranked.sort_by(|a, b| score(b).total_cmp(&score(a)));
         }
-        self.sure = sure.iter().map(|row| row.place).collect();
-        self.ranked = ranked.iter().map(|row| row.place).collect();
+        self.sure = certain.iter().map(|row| row.target).collect();
+        self.ranked = ranked.iter().map(|row| row.target).collect();
         (self.expected, self.most) = (expected, most);
-        match until {
-            Until::Unknown => {}
-            Until::Score(least) => {
+        match stop {
+            None => {}
+            Some(StopRule::Score(least)) => {
                 self.most = ranked.iter().take_while(|row| score(row) >= least).count().max(1);
             }
-            Until::Entropy(bound) => {
+            Some(StopRule::Sum { bound, .. }) => {
                 let rows: Vec<Row<'_>> = ranked.iter().map(|row| **row).collect();
                 let entropies: Vec<f64> = self.model.read(&rows)?.iter().map(|belief| belief.entropy).collect();
                 let excess = |count: usize| {
@@ -368,7 +369,7 @@ impl Predictor for Foretold {
         Ok(seen)
     }
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
-        self.read.extend(rows.iter().map(|row| row.place));
+        self.read.extend(rows.iter().map(|row| row.target));
         self.model.read(rows)
     }
     fn forget(&mut self, run: u64) {
@@ -418,7 +419,7 @@ fn what_is_foretold_is_what_is_read() {
 
 #[test]
 fn watched_attention_is_shown_and_changes_nothing() {
-    let watch = vec![lacuna::Source { layer: 2, heads: Vec::new() }];
+    let watch = vec![lacuna::AttentionSource { layer: 2, heads: Vec::new() }];
     for strategy in ["confidence", "dos"] {
         let run = |watch| {
             let canvas = Canvas::with_tail(&[4, 5], 9, MASK).unwrap();
@@ -468,7 +469,7 @@ fn deferred_tokens_are_committed_last_by_every_order() {
         let mut model = Scripted::new(VOCABULARY, MASK, logits).with_attention(1, |_, _, from, _| from as f32);
         let canvas = Canvas::with_tail(&[4], 8, MASK).unwrap();
         let mut options = Options::default();
-        options.lens.deferred = vec![STOP];
+        options.sampling.deferred = vec![STOP];
         let strategy = Strategy::parse(order, &Settings::default()).unwrap();
         let blocks = vec![canvas.span()];
         let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{
-    Belief, Canvas, Description, Lens, Observation, Options, Predictor, Row, Run, Settings, Strategy, Token, View,
+    Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Sampling, Settings, Strategy, Token, View,
     split,
 };
 use lacuna_models::{Checkpoint, Model, Precision, Request, Shape, forward_flops, load};
@@ -161,8 +161,8 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let gamma = args.gamma.unwrap_or(Settings::default().gamma);
     let settings = Settings { layers, gamma, ..Settings::default() };
     let &Bench { temperature, top_p, top_k, .. } = args;
-    let choice = Request { temperature, top_p, top_k, ..Request::default() }.choice(architecture.family)?;
-    let lens = Lens { choice, ..Lens::default() };
+    let rule = Request { temperature, top_p, top_k, ..Request::default() }.token_rule(architecture.family)?;
+    let sampling = Sampling { rule, ..Sampling::default() };
     let precision = Precision::from(args.precision);
     let mut model = Timed {
         inner: load(&checkpoint, Some(precision), args.device.into())?,
@@ -174,7 +174,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
-        let options = Options { lens: lens.clone(), cache: args.cache.into(), ..Options::default() };
+        let options = Options { sampling: sampling.clone(), cache: args.cache.into(), ..Options::default() };
         let begin = || begin(args, block_length, &settings, &options, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
         if args.cache != args::Cache::None {

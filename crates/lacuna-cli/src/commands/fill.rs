@@ -43,7 +43,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let mut plan = args.decoding.request().plan(&engine.checkpoint)?;
     if !args.allow_eos {
-        plan.options.lens.suppressed.extend(engine.ends.clone());
+        plan.options.sampling.suppressed.extend(engine.ends.clone());
     }
     let mask = engine.checkpoint.architecture().mask;
     let prompt = match &args.prompt {

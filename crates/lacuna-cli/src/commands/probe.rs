@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use lacuna::{Description, Error, Source, Token, View};
+use lacuna::{AttentionSource, Description, Error, Token, View};
 use lacuna_models::Specials;
 use serde::Serialize;
 
@@ -42,7 +42,8 @@ pub(crate) fn probe(args: &Probe) -> Result<()> {
         ensure!((token as usize) < vocabulary, Error::TokenOutOfRange { token, position, vocabulary });
     }
 
-    let attention: Vec<Source> = (0..layers).map(|layer| Source { layer, heads: Vec::new() }).collect();
+    let attention: Vec<AttentionSource> =
+        (0..layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
     let views = [View { tokens, attention: &attention, ..View::default() }];
     let observation = engine.predictor.observe(&views)?.remove(0);
     let masked_only = |scores: Vec<f32>| -> Vec<Option<f32>> {

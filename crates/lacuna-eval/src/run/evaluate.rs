@@ -226,7 +226,7 @@ fn configuration(
     loaded: &BTreeMap<String, Loaded>,
     sandbox: Option<&Sandbox>,
 ) -> Configuration {
-    let Options { lens, guidance, cache, .. } = &evaluation.options;
+    let Options { sampling, guidance, cache, .. } = &evaluation.options;
     Configuration {
         version: env!("CARGO_PKG_VERSION").into(),
         model: evaluation.model.clone(),
@@ -234,7 +234,7 @@ fn configuration(
         part: evaluation.part,
         seed: evaluation.seed,
         shard: evaluation.shard,
-        options: serde_json::json!({ "lens": format!("{lens:?}"), "guidance": guidance.to_string(), "cache": cache }),
+        options: serde_json::json!({ "sampling": format!("{sampling:?}"), "guidance": guidance.to_string(), "cache": cache }),
         data: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.fingerprint.clone())).collect(),
         problems: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.used)).collect(),
         trials: evaluation.trials.clone(),

@@ -7,13 +7,13 @@ use crate::ask::takes_the_largest;
 
 /// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth, and several times as fast.
 ///
-/// `logits` must have room for every token that the row's lens names.
+/// `logits` must have room for every token that the row's sampling names.
 pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
-    if !takes_the_largest(row.lens) {
+    if !takes_the_largest(row.sampling) {
         return row.believe(logits, previous);
     }
-    let not_finite = || Error::NotFinite { position: row.place.position() };
-    for &token in &row.lens.suppressed {
+    let not_finite = || Error::NotFinite { position: row.target.position() };
+    for &token in &row.sampling.suppressed {
         if logits[token as usize].is_nan() {
             return Err(not_finite());
         }
@@ -33,7 +33,7 @@ pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous
         second: probability(second),
         entropy: (total.ln() - weighted / total).max(0.0),
         divergence,
-        witness: row.witness.map(|witness| probability(logits[witness as usize])),
+        scored: row.scored_token.map(|token| probability(logits[token as usize])),
     })
 }
 
@@ -56,7 +56,7 @@ fn compare(logits: &[f32], log_total: f64, previous: &mut Option<Previous>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lacuna::{Choice, Draw, Lens, Place};
+    use lacuna::{Draw, Sampling, Target, TokenRule};
 
     fn close(found: f64, exact: f64) -> bool {
         (found - exact).abs() <= 2e-6 * exact.abs() + 1e-12
@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn beliefs_are_those_of_the_reference() {
         for (length, reach) in [(7, 3.0), (511, 0.1), (2048, 12.0), (4097, 30.0), (50_000, 20.0), (50_000, 200.0)] {
-            for choice in [Choice::Greedy, Choice::Nucleus { temperature: 0.0, top_p: 1.0, top_k: 0 }] {
-                let lens = Lens { choice, suppressed: vec![3, 6], deferred: Vec::new() };
+            for choice in [TokenRule::Greedy, TokenRule::Nucleus { temperature: 0.0, top_p: 1.0, top_k: 0 }] {
+                let sampling = Sampling { rule: choice, suppressed: vec![3, 6], deferred: Vec::new() };
                 let draw = Draw::new(0, 0, 0);
-                let (place, witness) = (Place::At(0), Some(4));
-                let row = Row { view: 0, place, lens: &lens, draw, witness, guide: None, remember: true };
+                let (target, scored_token) = (Target::Position(0), Some(4));
+                let row = Row { view: 0, target, sampling: &sampling, draw, scored_token, guide: None, remember: true };
                 let (mut kept, mut kept_exact) = (None, None);
                 for step in 0..3 {
                     let found = believe(&row, &mut logits(step, length, reach), &mut kept).unwrap();
@@ -86,7 +86,7 @@ mod tests {
                         (found.first, exact.first),
                         (found.second, exact.second),
                         (found.entropy, exact.entropy),
-                        (found.witness.unwrap(), exact.witness.unwrap()),
+                        (found.scored.unwrap(), exact.scored.unwrap()),
                     ] {
                         assert!(close(found, exact), "length {length}, reach {reach}: {found} is not {exact}");
                     }
@@ -101,9 +101,9 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_is_refused_even_where_it_is_suppressed() {
-        let lens = Lens { suppressed: vec![3], ..Lens::default() };
+        let sampling = Sampling { suppressed: vec![3], ..Sampling::default() };
         let draw = Draw::new(0, 0, 0);
-        let row = Row::new(0, Place::At(9), &lens, draw);
+        let row = Row::new(0, Target::Position(9), &sampling, draw);
         for (position, value) in [(3, f32::NAN), (5, f32::NAN), (5, f32::INFINITY)] {
             let mut logits = logits(1, 40, 2.0);
             logits[position] = value;

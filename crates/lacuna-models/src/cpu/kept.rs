@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use lacuna::Scope;
-
 use super::kernel::Lines;
-use crate::layout::Layout;
+use crate::layout::{Caching, Layout};
 
 /// For each run, the rows of keys and values of each layer, before rotation.
 #[derive(Default)]
@@ -33,14 +31,20 @@ impl Kept {
         for span in &layout.spans {
             let fresh = &computed[span.start * width..span.end() * width];
             let seen = &mut complete[span.key_start * width..][..span.keys() * width];
-            if let Scope::Only { start, end } = span.scope {
-                seen.copy_from_slice(&runs[&span.run].layers[layer]);
-                seen[start * width..end * width].copy_from_slice(fresh);
-            } else {
-                seen.copy_from_slice(fresh);
-            }
-            if span.scope == Scope::Keep {
-                runs.entry(span.run).or_default().keep(span.length, layer, fresh);
+            match span.caching {
+                Caching::Off => seen.copy_from_slice(fresh),
+                Caching::Store => {
+                    seen.copy_from_slice(fresh);
+                    runs.entry(span.run).or_default().keep(span.length, layer, fresh);
+                }
+                Caching::Update => {
+                    let kept = &mut runs.get_mut(&span.run).expect("views are checked").layers[layer];
+                    let positions = &layout.positions[span.start..span.end()];
+                    for (fresh, &position) in fresh.chunks_exact(width).zip(positions) {
+                        kept[position * width..][..width].copy_from_slice(fresh);
+                    }
+                    seen.copy_from_slice(kept);
+                }
             }
         }
         complete

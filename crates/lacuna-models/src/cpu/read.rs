@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lacuna::{Belief, Place, Previous, Row};
+use lacuna::{Belief, Previous, Row, Target};
 use rayon::prelude::*;
 
 use super::attention::TILE;
@@ -84,9 +84,7 @@ impl Reader {
         let read = |((request, row), logits): ((&mut Request, &Row<'_>), &mut [f32])| {
             if let Some(guide) = row.guide {
                 let unguided = &unguided[request.unguided * vocabulary..][..vocabulary];
-                for (logit, unguided) in logits.iter_mut().zip(unguided) {
-                    *logit = unguided + (guide.scale + 1.0) * (*logit - unguided);
-                }
+                guide.mix(logits, unguided);
             }
             request.belief = Some(believe(row, logits, &mut request.previous));
         };
@@ -103,7 +101,7 @@ impl Reader {
 
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
-        let first = layout.row(view, Place::At(0))?;
+        let first = layout.row(view, Target::Position(0))?;
         self.selection.select(layout, first..first + layout.spans[view].tokens, TILE);
         forward.finish(layout, &self.selection, &mut self.finished);
         let length = self.selection.len();
@@ -140,9 +138,9 @@ struct Request {
 
 impl Request {
     fn new(layout: &Layout, asked: &Row<'_>) -> Result<Self> {
-        let row = layout.row(asked.view, asked.place)?;
-        let guide = asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?;
-        let key = (layout.spans[asked.view].run, asked.place.position());
+        let row = layout.row(asked.view, asked.target)?;
+        let guide = asked.guide.map(|guide| layout.row(guide.view, asked.target)).transpose()?;
+        let key = (layout.spans[asked.view].run, asked.target.position());
         Ok(Self { row, guide, unguided: 0, key, previous: None, belief: None })
     }
 }

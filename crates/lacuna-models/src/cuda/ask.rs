@@ -1,6 +1,6 @@
 //! Rows to read, as they are found in the layout.
 
-use lacuna::{Choice, Forecast, Lens, Place, Row, Until};
+use lacuna::{Measure, ReadPlan, Row, Sampling, StopRule, Target, TokenRule};
 
 use super::kernel::{self, Look, NOBODY};
 use crate::Result;
@@ -25,9 +25,9 @@ impl<'a> Ask<'a> {
     pub(crate) fn new(layout: &Layout, asked: &Row<'a>) -> Result<Self> {
         Ok(Self {
             asked: *asked,
-            row: layout.row(asked.view, asked.place)?,
-            guide: asked.guide.map(|guide| layout.row(guide.view, asked.place)).transpose()?,
-            key: asked.remember.then(|| (layout.spans[asked.view].run, asked.place.position())),
+            row: layout.row(asked.view, asked.target)?,
+            guide: asked.guide.map(|guide| layout.row(guide.view, asked.target)).transpose()?,
+            key: asked.remember.then(|| (layout.spans[asked.view].run, asked.target.position())),
             line: NOBODY,
             verbatim: false,
         })
@@ -44,7 +44,7 @@ impl<'a> Ask<'a> {
 
     /// How many rows of logits are written for it: none if what tiles of them tell is enough.
     pub(crate) fn written(&self) -> usize {
-        let known = self.verbatim || self.guide.is_some() || takes_a_second_look(self.asked.lens);
+        let known = self.verbatim || self.guide.is_some() || takes_a_second_look(self.asked.sampling);
         if known { self.projected() } else { 0 }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Line<'a> {
     /// How many are read in the first round, and in all.
     first: usize,
     most: usize,
-    until: Until,
+    stop: Option<StopRule>,
     /// The number of each ask.
     pub(crate) asks: Vec<u32>,
 }
@@ -80,15 +80,15 @@ const GROWTH: usize = 4;
 
 impl<'a> Line<'a> {
     /// What is to be read of what a view ranks; about `spare` rows cost next to nothing.
-    pub(crate) fn new(layout: &Layout, forecast: &Forecast<'a>, scores: Option<Scores>, spare: usize) -> Result<Self> {
-        let &Forecast { sure, ranked, expected, most, until, .. } = forecast;
+    pub(crate) fn new(layout: &Layout, plan: &ReadPlan<'a>, scores: Option<Scores>, spare: usize) -> Result<Self> {
+        let &ReadPlan { certain, ranked, expected, most, stop, .. } = plan;
         let candidates = Ask::all(layout, ranked)?;
-        let known = match until {
-            Until::Unknown => false,
-            Until::Entropy(_) => true,
-            Until::Score(_) => scores.is_some(),
+        let known = match stop {
+            None => false,
+            Some(StopRule::Sum { .. }) => true,
+            Some(StopRule::Score(_)) => scores.is_some(),
         };
-        let most = if scores.is_some() && !can_be_chosen_from(&candidates, sure) {
+        let most = if scores.is_some() && !can_be_chosen_from(&candidates, certain) {
             0
         } else if candidates.iter().any(|ask| ask.key.is_some()) {
             // Nothing is remembered that nobody asked for.
@@ -105,7 +105,7 @@ impl<'a> Line<'a> {
         }
         let first = first.min(most);
         let some = 0 < first && first < candidates.len();
-        Ok(Self { scores: scores.filter(|_| some), candidates, first, most, until, asks: Vec::new() })
+        Ok(Self { scores: scores.filter(|_| some), candidates, first, most, stop, asks: Vec::new() })
     }
 
     /// How many have been read after so many rounds.
@@ -122,20 +122,26 @@ impl<'a> Line<'a> {
 
     /// What the GPU must know, if its asks are listed from `asks` on.
     pub(crate) fn told(&self, asks: usize) -> kernel::Line {
-        let (bound, by_score) = match self.until {
-            Until::Unknown => (0.0, false),
-            Until::Entropy(bound) => (bound, false),
-            Until::Score(least) => (least, true),
+        let (bound, rule) = match self.stop {
+            None => (0.0, kernel::SCORE),
+            Some(StopRule::Score(least)) => (least, kernel::SCORE),
+            Some(StopRule::Sum { measure, spare_largest, bound }) => {
+                let measure = match measure {
+                    Measure::Entropy => kernel::ENTROPY,
+                    Measure::Surprisal => kernel::SURPRISAL,
+                };
+                (bound, measure | if spare_largest { kernel::SPARE_LARGEST } else { 0 })
+            }
         };
         let (asks, first, most) = (asks as u32, self.first as u32, self.most as u32);
-        kernel::Line { bound, by_score: u32::from(by_score), asks, first, most, rounds: 1 }
+        kernel::Line { bound, rule, asks, first, most, rounds: 1 }
     }
 
     /// What the GPU must know of its candidates.
     pub(crate) fn told_candidates(&self) -> impl Iterator<Item = kernel::Candidate> {
         let drawn = self.scores.is_some_and(|scores| scores.temperature > 0.0);
         self.candidates.iter().map(move |ask| kernel::Candidate {
-            position: ask.asked.place.position() as u32,
+            position: ask.asked.target.position() as u32,
             row: ask.row as u32,
             guide: ask.guide.map_or(NOBODY, |row| row as u32),
             draw: ask.asked.draw.key(),
@@ -150,29 +156,29 @@ impl<'a> Line<'a> {
 fn can_be_chosen_from(candidates: &[Ask<'_>], sure: &[Row<'_>]) -> bool {
     let ascend = candidates.windows(2).all(|pair| pair[0].row < pair[1].row);
     let kept = candidates.iter().any(|ask| ask.key.is_some());
-    let between = sure.iter().any(|row| matches!(row.place, Place::At(_)));
+    let between = sure.iter().any(|row| matches!(row.target, Target::Position(_)));
     ascend && !kept && !between && candidates.len() <= CANDIDATES
 }
 
-/// Whether what a lens shows can be told only once all logits are known: some tokens are to wait, or only the most probable count.
-pub(crate) fn takes_a_second_look(lens: &Lens) -> bool {
-    let truncated = matches!(lens.choice, Choice::Nucleus { top_p, top_k, .. } if top_p < 1.0 || top_k > 0);
-    truncated || !lens.deferred.is_empty()
+/// Whether what a sampling shows can be told only once all logits are known: some tokens are to wait, or only the most probable count.
+pub(crate) fn takes_a_second_look(sampling: &Sampling) -> bool {
+    let truncated = matches!(sampling.rule, TokenRule::Nucleus { top_p, top_k, .. } if top_p < 1.0 || top_k > 0);
+    truncated || !sampling.deferred.is_empty()
 }
 
-/// How the GPU is to look through a lens, but for the tokens that are special to it.
-pub(crate) fn look(lens: &Lens) -> Look {
-    let (temper, noise, share, most) = match lens.choice {
-        Choice::Greedy => (1.0, 0.0, 1.0, 0),
-        Choice::Gumbel { temperature } => (1.0, temperature, 1.0, 0),
-        Choice::Nucleus { temperature, top_p, top_k } if temperature > 0.0 => (temperature, 1.0, top_p, top_k),
-        Choice::Nucleus { top_p, top_k, .. } => (1.0, 0.0, top_p, top_k),
+/// How the GPU is to look through a sampling, but for the tokens that are special to it.
+pub(crate) fn look(sampling: &Sampling) -> Look {
+    let (temper, noise, share, most) = match sampling.rule {
+        TokenRule::Greedy => (1.0, 0.0, 1.0, 0),
+        TokenRule::Gumbel { temperature } => (1.0, temperature, 1.0, 0),
+        TokenRule::Nucleus { temperature, top_p, top_k } if temperature > 0.0 => (temperature, 1.0, top_p, top_k),
+        TokenRule::Nucleus { top_p, top_k, .. } => (1.0, 0.0, top_p, top_k),
     };
     Look {
         guide: NOBODY,
         witness: NOBODY,
         line: NOBODY,
-        again: u32::from(takes_a_second_look(lens)),
+        again: u32::from(takes_a_second_look(sampling)),
         most: if most > 0 { u32::try_from(most).unwrap_or(u32::MAX) } else { u32::MAX },
         share,
         temper,

@@ -23,7 +23,7 @@ pub(crate) fn believe(found: &Summary, position: usize, witness: bool, before: O
         // KLASS's code adds 1e-12 to both probabilities. So do the kernels, to the one before; what it makes of the one now is
         // at most as much for each token.
         divergence: before.map(|before| moved / total + before - log_total),
-        witness: witness.then(|| probability(found.witness)),
+        scored: witness.then(|| probability(found.witness)),
     })
 }
 

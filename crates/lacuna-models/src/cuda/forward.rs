@@ -522,6 +522,7 @@ impl Forward {
             heads: self.placed.heads,
             mass: self.mass.at(0),
             tokens: self.placed.tokens,
+            positions: self.placed.positions,
             scores: self.scores.at(0),
             rows: pass.rows as u32,
             all_heads: self.shape.heads as u32,

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lacuna::Scope;
-
 use super::gpu::Gpu;
 use super::kernel::{KeptPlace, NONE};
 use super::matrix::Elements;
-use crate::layout::{Layout, Span};
+use crate::layout::{Caching, Layout, Span};
 use crate::{Precision, Result};
 
 /// For each run, the keys and values of each layer and position.
@@ -41,14 +39,14 @@ impl Kept {
     /// For each row where its keys and values go, once there is room for all that is kept.
     pub(crate) fn places(&mut self, layout: &Layout) -> Result<Vec<KeptPlace>> {
         let mut places = vec![KeptPlace::default(); layout.rows()];
-        for span in layout.spans.iter().filter(|span| span.scope != Scope::All) {
+        for span in layout.spans.iter().filter(|span| span.caching != Caching::Off) {
             if self.length(span.run) != Some(span.length) {
                 self.forget(span.run);
                 let canvas = self.room(span.length)?;
                 self.runs.insert(span.run, canvas);
             }
             let Canvas { elements, .. } = &self.runs[&span.run];
-            for (row, position) in (span.start..span.end()).zip(span.first..) {
+            for (row, position) in (span.start..span.end()).zip(&layout.positions[span.start..]) {
                 let layer = (span.length * self.width) as u64;
                 places[row] = KeptPlace { first: elements.at(position * self.width), layer };
             }
@@ -58,9 +56,9 @@ impl Kept {
 
     /// Where what a view sees beyond its own rows begins; none if it computes all of it.
     pub(crate) fn seen_by(&self, span: &Span) -> u64 {
-        match span.scope {
-            Scope::Only { .. } => self.runs[&span.run].elements.at(0),
-            Scope::All | Scope::Keep => NONE,
+        match span.caching {
+            Caching::Update => self.runs[&span.run].elements.at(0),
+            Caching::Off | Caching::Store => NONE,
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a set of rows is read: what the GPU must know, and where it lies there.
 
-use lacuna::Lens;
+use lacuna::Sampling;
 
 use super::ask::{Ask, Line, Scores, look};
 use super::kernel::{self, Candidate, Choice, Look, NOBODY};
@@ -11,9 +11,9 @@ pub(crate) struct Lists<'a> {
     /// For each row that is projected, which of the finished ones it is, and how it is looked at.
     pub(crate) sources: Vec<u32>,
     pub(crate) looks: Vec<Look>,
-    /// Suppressed tokens and deferred ones, and how the last lens was looked through.
+    /// Suppressed tokens and deferred ones, and how the last sampling was looked through.
     pub(crate) tokens: Vec<u32>,
-    pub(crate) last: Option<(&'a Lens, Look)>,
+    pub(crate) last: Option<(&'a Sampling, Look)>,
     /// For each ask that is compared with what was remembered, the logarithm of the sum of exponentials of that.
     pub(crate) compared: Vec<Option<f64>>,
     /// Lines, the numbers of their asks, and for those that go by scores what to choose from.
@@ -47,21 +47,21 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// How the GPU is to look through a lens.
-    pub(crate) fn look(&mut self, lens: &'a Lens) -> Look {
-        if let Some((_, look)) = self.last.filter(|(last, _)| std::ptr::eq(*last, lens)) {
+    /// How the GPU is to look through a sampling.
+    pub(crate) fn look(&mut self, sampling: &'a Sampling) -> Look {
+        if let Some((_, look)) = self.last.filter(|(last, _)| std::ptr::eq(*last, sampling)) {
             return look;
         }
         let suppressed = self.tokens.len();
-        self.tokens.extend(lens.suppressed.iter().chain(&lens.deferred));
+        self.tokens.extend(sampling.suppressed.iter().chain(&sampling.deferred));
         let look = Look {
             suppressed: suppressed as u32,
-            suppressed_count: lens.suppressed.len() as u32,
-            deferred: (suppressed + lens.suppressed.len()) as u32,
-            deferred_count: lens.deferred.len() as u32,
-            ..look(lens)
+            suppressed_count: sampling.suppressed.len() as u32,
+            deferred: (suppressed + sampling.suppressed.len()) as u32,
+            deferred_count: sampling.deferred.len() as u32,
+            ..look(sampling)
         };
-        self.last = Some((lens, look));
+        self.last = Some((sampling, look));
         look
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Draw, Lens, Place, Row, View};
+use lacuna::{Belief, Draw, RankByAttention, Row, Sampling, Target, View};
 
 use super::ask::{Ask, Line, Scores};
 use super::believe::{believe, log_total};
@@ -75,11 +75,11 @@ impl<'a> Pending<'a> {
         let outcomes = landing.get::<Summary>(outcomes, asks.len());
         asks.into_iter().zip(outcomes).zip(compared).zip(is_read).filter(|(_, is_read)| *is_read).map(
             |(((ask, outcome), before), _)| {
-                let Row { place, witness, .. } = ask.asked;
+                let Row { target, scored_token, .. } = ask.asked;
                 if let Some(key) = ask.key {
                     remembered.replaced(key, log_total(outcome));
                 }
-                (ask, believe(outcome, place.position(), witness.is_some(), before))
+                (ask, believe(outcome, target.position(), scored_token.is_some(), before))
             },
         )
     }
@@ -112,15 +112,16 @@ impl Reader {
         views: &[View<'a>],
     ) -> Result<Option<Pending<'a>>> {
         self.foreseen.clear(layout);
-        let unsure = views.iter().filter(|view| view.forecast.expected < view.forecast.most).count();
+        let unsure = views.iter().filter(|view| view.plan.expected < view.plan.most).count();
         let spare = self.unasked.div_ceil(unsure.max(1));
         let (mut asks, mut lines, mut begin) = (Vec::new(), Vec::new(), 0);
-        for View { forecast, tokens, attention, .. } in views {
-            let (tokens, sources, temperature) = (tokens.len(), forecast.sources, forecast.temperature);
-            let scores = (sources > 0).then_some(Scores { begin, tokens, sources, temperature });
+        for View { plan, tokens, attention, .. } in views {
+            let (tokens, rank) = (tokens.len(), plan.rank);
+            let scores =
+                rank.map(|RankByAttention { sources, temperature }| Scores { begin, tokens, sources, temperature });
             begin += attention.len() * tokens;
-            asks.extend(Ask::all(layout, forecast.sure)?);
-            lines.push(Line::new(layout, forecast, scores, spare)?);
+            asks.extend(Ask::all(layout, plan.certain)?);
+            lines.push(Line::new(layout, plan, scores, spare)?);
         }
         let mut rounds = vec![0];
         for round in 1.. {
@@ -143,7 +144,7 @@ impl Reader {
     pub(crate) fn arrive(&mut self, layout: &Layout, pending: Option<Pending<'_>>) -> Result<()> {
         let Self { landing, remembered, foreseen, .. } = self;
         for (ask, belief) in pending.map(|pending| pending.conclude(landing, remembered)).into_iter().flatten() {
-            foreseen.insert(layout.key(ask.asked.view, ask.asked.place)?, belief);
+            foreseen.insert(layout.key(ask.asked.view, ask.asked.target)?, belief);
         }
         Ok(())
     }
@@ -157,7 +158,7 @@ impl Reader {
     ) -> lacuna::Result<Vec<Belief>> {
         let (mut beliefs, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
-            let foreseen = self.foreseen.take(layout.key(row.view, row.place)?);
+            let foreseen = self.foreseen.take(layout.key(row.view, row.target)?);
             if foreseen.is_none() {
                 unread.push(Ask::new(layout, row)?);
             }
@@ -317,8 +318,8 @@ impl Reader {
         let vocabulary = self.remembered.vocabulary();
         for ask in asks {
             lists.sources.push(slots[ask.row]);
-            let witness = ask.asked.witness.unwrap_or(NOBODY);
-            let mut look = Look { witness, line: ask.line, ..lists.look(ask.asked.lens) };
+            let witness = ask.asked.scored_token.unwrap_or(NOBODY);
+            let mut look = Look { witness, line: ask.line, ..lists.look(ask.asked.sampling) };
             let own = (ask.written() > 0).then(&mut next_written);
             look.logits = own.map_or(NONE, |index| self.logits.at(index * vocabulary));
             if let (Some(row), Some(guide)) = (ask.guide, ask.asked.guide) {
@@ -384,9 +385,9 @@ impl Reader {
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
         let vocabulary = forward.sizes.vocabulary;
-        let first = layout.row(view, Place::At(0))?;
-        let lens = Lens::default();
-        let asked = Row::new(view, Place::At(0), &lens, Draw::new(0, 0, 0));
+        let first = layout.row(view, Target::Position(0))?;
+        let sampling = Sampling::default();
+        let asked = Row::new(view, Target::Position(0), &sampling, Draw::new(0, 0, 0));
         let ask = |row| Ask { asked, row, guide: None, key: None, line: NOBODY, verbatim: true };
         let asks: Vec<Ask<'_>> = (first..first + layout.spans[view].tokens).map(ask).collect();
         let mut logits = Vec::with_capacity(asks.len());

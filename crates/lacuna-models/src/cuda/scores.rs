@@ -31,7 +31,6 @@ impl Jobs {
                     heads: jobs.heads.len() as u32,
                     head_count: source.heads.len() as u32,
                     start: span.start as u32,
-                    first: span.first as u32,
                     tokens: span.tokens as u32,
                     length: span.length as u32,
                     output: jobs.scores as u32,

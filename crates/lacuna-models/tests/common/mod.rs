@@ -8,7 +8,7 @@ pub(crate) mod promises;
 
 use std::path::PathBuf;
 
-use lacuna::{Belief, Draw, Lens, Place, Row, Source, Token, View};
+use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 use safetensors::SafeTensors;
 
@@ -66,8 +66,8 @@ pub(crate) fn goldens(model: &str) -> Vec<Golden> {
 }
 
 /// All heads of each of the tiny models' layers.
-pub(crate) fn all_layers() -> Vec<Source> {
-    (0..4).map(|layer| Source { layer, heads: Vec::new() }).collect()
+pub(crate) fn all_layers() -> Vec<AttentionSource> {
+    (0..4).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect()
 }
 
 /// A view that asks for nothing but the forward pass.
@@ -76,16 +76,16 @@ pub(crate) fn view(tokens: &[Token]) -> View<'_> {
 }
 
 /// Beliefs at places of one view.
-pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Place]) -> Vec<Belief> {
-    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
-    let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &lens)).collect();
+pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Target]) -> Vec<Belief> {
+    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
+    let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &sampling)).collect();
     model.read(&rows).unwrap()
 }
 
 /// A row that asks for nothing but a belief.
-pub(crate) fn row<'a>(view: usize, place: Place, lens: &'a Lens) -> Row<'a> {
+pub(crate) fn row<'a>(view: usize, place: Target, sampling: &'a Sampling) -> Row<'a> {
     let draw = Draw::new(0, 0, place.position());
-    Row::new(view, place, lens, draw)
+    Row::new(view, place, sampling, draw)
 }
 
 /// The largest distance between two slices.

@@ -1,6 +1,6 @@
 //! The promises that every predictor makes: what a row says depends on nothing but its view.
 
-use lacuna::{Belief, Choice, Guide, Lens, Place, Row, Scope, Source, Token, View};
+use lacuna::{AttentionSource, Belief, Compute, Guide, Row, Sampling, Target, Token, TokenRule, View};
 use lacuna_models::{Model, Precision};
 
 use super::naive::{Naive, probabilities};
@@ -13,8 +13,8 @@ pub(crate) fn long(length: usize) -> Vec<Token> {
     (0..length).map(|i| if i % 3 == 1 { MASK } else { (i * 37 % 509) as Token }).collect()
 }
 
-pub(crate) fn places(length: usize) -> Vec<Place> {
-    (0..length).map(Place::At).collect()
+pub(crate) fn places(length: usize) -> Vec<Target> {
+    (0..length).map(Target::Position).collect()
 }
 
 pub(crate) fn reading_in_pieces_is_reading_at_once(load: Load, precisions: &[Precision]) {
@@ -25,9 +25,9 @@ pub(crate) fn reading_in_pieces_is_reading_at_once(load: Load, precisions: &[Pre
         let whole = read(model.as_mut(), 0, &places(150));
         let pieces: Vec<Belief> = places(150).chunks(7).flat_map(|piece| read(model.as_mut(), 0, piece)).collect();
         assert_eq!(whole, pieces);
-        let backwards: Vec<Place> = places(150).into_iter().rev().collect();
+        let backwards: Vec<Target> = places(150).into_iter().rev().collect();
         assert!(read(model.as_mut(), 0, &backwards).iter().rev().eq(&whole));
-        let again = read(model.as_mut(), 0, &[Place::At(3), Place::At(3)]);
+        let again = read(model.as_mut(), 0, &[Target::Position(3), Target::Position(3)]);
         assert_eq!([&again[0], &again[1]], [&whole[3]; 2]);
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn scores_of_chosen_heads_average_to_those_of_all(load: Load) {
         let mut model = load(&tiny(name), Precision::F32);
         let tokens = long(40);
         for layer in 0..4 {
-            let source = |heads: &[usize]| Source { layer, heads: heads.to_vec() };
+            let source = |heads: &[usize]| AttentionSource { layer, heads: heads.to_vec() };
             let attention = [source(&[]), source(&[0]), source(&[1]), source(&[2]), source(&[3]), source(&[1, 3])];
             let view = View { tokens: &tokens, attention: &attention, ..View::default() };
             let scores = model.observe(&[view]).unwrap().remove(0).dependency;
@@ -88,15 +88,15 @@ pub(crate) fn shadows_see_everything_but_what_they_shadow_and_nobody_sees_them(l
     let positions: Vec<usize> = (0..30).chain(shadows.iter().copied()).collect();
     let visible = |q: usize, k: usize| if q < 30 { k < 30 } else { k != positions[q] };
     let logits = naive.logits(&all, &positions, visible);
-    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
     for (index, &position) in shadows.iter().enumerate() {
         let exact = probabilities(&logits[30 + index]);
         let witness = tokens[position] % 511;
-        let request = Row { witness: Some(witness), ..row(0, Place::Shadow(position), &lens) };
+        let request = Row { scored_token: Some(witness), ..row(0, Target::Shadow(position), &sampling) };
         let belief = model.read(&[request]).unwrap().remove(0);
         let largest = exact.iter().copied().fold(0.0, f64::max);
         assert!((belief.first - largest).abs() < 1e-4, "shadow of {position}");
-        assert!((belief.witness.unwrap() - exact[witness as usize]).abs() < 1e-4, "shadow of {position}");
+        assert!((belief.scored.unwrap() - exact[witness as usize]).abs() < 1e-4, "shadow of {position}");
     }
 }
 
@@ -106,10 +106,10 @@ pub(crate) fn guidance_mixes_the_logits_of_two_views(load: Load) {
         let (tokens, bare) = (long(20), [vec![MASK; 8], long(20)[8..].to_vec()].concat());
         model.observe(&[view(&tokens), view(&bare)]).unwrap();
         let (guided, unguided) = (model.logits(0).unwrap(), model.logits(1).unwrap());
-        let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+        let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
         let guide = Some(Guide { view: 1, scale: 1.5 });
-        let request = |position| Row { guide, ..row(0, Place::At(position), &lens) };
-        let plain = |position| row(0, Place::At(position), &lens);
+        let request = |position| Row { guide, ..row(0, Target::Position(position), &sampling) };
+        let plain = |position| row(0, Target::Position(position), &sampling);
         let rows: Vec<Row<'_>> = (0..20).flat_map(|position| [request(position), plain(position)]).collect();
         let beliefs = model.read(&rows).unwrap();
         assert_eq!(model.read(&[plain(9)]).unwrap()[0], beliefs[19]);
@@ -127,10 +127,10 @@ pub(crate) fn guidance_mixes_the_logits_of_two_views(load: Load) {
 
 pub(crate) fn what_is_remembered_is_compared_with_until_forgotten(load: Load) {
     let mut model = load(&tiny("llada-tiny"), Precision::F32);
-    let lens = Lens { suppressed: vec![MASK], ..Lens::default() };
+    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
     let ask = |model: &mut dyn Model, run: u64, tokens: &[Token]| {
         model.observe(&[View { run, ..view(tokens) }]).unwrap();
-        model.read(&[Row { remember: true, ..row(0, Place::At(4), &lens) }]).unwrap()[0].divergence
+        model.read(&[Row { remember: true, ..row(0, Target::Position(4), &sampling) }]).unwrap()[0].divergence
     };
     let (one, other) = (long(12), [long(6), vec![MASK; 6]].concat());
     assert_eq!(ask(model.as_mut(), 7, &one), None);
@@ -146,8 +146,9 @@ pub(crate) fn draws_do_not_depend_on_company(load: Load) {
     let mut model = load(&tiny("llada-tiny"), Precision::F32);
     let tokens = long(30);
     model.observe(&[view(&tokens)]).unwrap();
-    let lens = Lens { choice: Choice::Gumbel { temperature: 1.0 }, suppressed: vec![MASK], ..Lens::default() };
-    let rows: Vec<Row<'_>> = (0..30).map(|position| row(0, Place::At(position), &lens)).collect();
+    let sampling =
+        Sampling { rule: TokenRule::Gumbel { temperature: 1.0 }, suppressed: vec![MASK], ..Sampling::default() };
+    let rows: Vec<Row<'_>> = (0..30).map(|position| row(0, Target::Position(position), &sampling)).collect();
     let together = model.read(&rows).unwrap();
     let alone: Vec<Belief> = rows.iter().map(|&row| model.read(&[row]).unwrap().remove(0)).collect();
     assert_eq!(together, alone);
@@ -166,22 +167,39 @@ pub(crate) fn where_nothing_has_changed_a_cache_changes_no_bit(load: Load, preci
         let plain = model.observe(&[all]).unwrap().remove(0);
         let beliefs = read(model, 0, &places(70));
         model
-            .observe(&[View { run: 5, scope: Scope::Keep, ..view(&other) }, View { scope: Scope::Keep, ..all }])
+            .observe(&[
+                View { run: 5, compute: Compute::AllAndCache, ..view(&other) },
+                View { compute: Compute::AllAndCache, ..all },
+            ])
             .unwrap();
         assert_eq!(read(model, 1, &places(70)), beliefs);
         for (start, end) in [(0, 70), (20, 70), (20, 41), (69, 70)] {
-            let some = View { scope: Scope::Only { start, end }, ..all };
+            let computed: Vec<usize> = (start..end).collect();
+            let some = View { compute: Compute::Only(&computed), ..all };
             let seen = model.observe(&[view(&other), some]).unwrap().remove(1);
             for (some, all) in seen.dependency.iter().zip(&plain.dependency) {
                 assert_eq!(some[start..end], all[start..end], "{name}");
             }
             // The row before the first predicts it, where predictions are shifted.
             let first = start + usize::from(start > 0 && model.description().shifted);
-            let places: Vec<Place> = (first..end).map(Place::At).collect();
+            let places: Vec<Target> = (first..end).map(Target::Position).collect();
             assert_eq!(read(model, 1, &places), beliefs[first..end], "{name}");
         }
+        // Positions apart from each other, which shifted models predict from others.
+        let apart = [0, 3, 4, 40, 41, 42, 69];
+        let some = View { compute: Compute::Only(&apart), ..all };
+        let seen = model.observe(&[some, view(&other)]).unwrap().remove(0);
+        for (some, all) in seen.dependency.iter().zip(&plain.dependency) {
+            let expected: Vec<f32> = (0..70).map(|at| if apart.contains(&at) { all[at] } else { 0.0 }).collect();
+            assert_eq!(*some, expected, "{name}");
+        }
+        let shift = usize::from(model.description().shifted);
+        let read_at: Vec<usize> = apart.iter().map(|at| at + shift).filter(|&at| at < 70).collect();
+        let targets: Vec<Target> = read_at.iter().copied().map(Target::Position).collect();
+        let expected: Vec<Belief> = read_at.iter().map(|&at| beliefs[at].clone()).collect();
+        assert_eq!(read(model, 0, &targets), expected, "{name}");
         model.forget(3);
-        let refused = model.observe(&[View { scope: Scope::Only { start: 0, end: 9 }, ..all }]).unwrap_err();
+        let refused = model.observe(&[View { compute: Compute::Only(&[0, 1, 8]), ..all }]).unwrap_err();
         assert_eq!(refused.to_string(), "nothing was kept of run 3 as it is now");
     }
 }

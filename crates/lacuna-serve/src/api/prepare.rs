@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lacuna::{Canvas, Error, Run, Source, Token};
+use lacuna::{AttentionSource, Canvas, Error, Run, Token};
 use lacuna_models::{GAP, Kind, Plan, Specials};
 
 use super::ApiError;
@@ -97,10 +97,10 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
         }
     }
     if !matches!(ask.goal, Goal::Answer) && !ask.allow_eos {
-        plan.options.lens.suppressed.extend(&service.ends);
+        plan.options.sampling.suppressed.extend(&service.ends);
     }
     if watched && plan.layers().is_empty() {
-        let source = |&layer: &usize| Source { layer, heads: plan.settings.heads.clone() };
+        let source = |&layer: &usize| AttentionSource { layer, heads: plan.settings.heads.clone() };
         plan.options.watch = plan.settings.layers.iter().map(source).collect();
     }
     Ok(plan)

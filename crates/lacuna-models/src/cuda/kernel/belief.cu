@@ -241,18 +241,21 @@ KERNEL go_on(Going g) {
     const u32 known = end_of(line, g.round - 1);
     if (line.rounds < g.round - 1 || known == line.most) return;
     double sum = 0.0, largest = 0.0;
-    if (!line.by_score) {
+    const bool by_score = line.rule == RULE_SCORE;
+    if (!by_score) {
         for (u32 i = threadIdx.x; i < known; i += 32) {
             const Summary& s = g.outcomes[g.asks[line.asks + i]];
-            const double entropy = fmax(log(s.total) - s.weighted / s.total, 0.0);
-            sum += entropy;
-            largest = fmax(largest, entropy);
+            const double below = line.rule & RULE_SURPRISAL ? (double)s.drawn_logit - s.first : s.weighted / s.total;
+            const double term = fmax(log(s.total) - below, 0.0);
+            sum += term;
+            largest = fmax(largest, term);
         }
         sum = warp_sum(sum);
         for (int offset = 16; offset > 0; offset /= 2) largest = fmax(largest, __shfl_xor_sync(~0u, largest, offset));
     }
     // One that is read in vain does no harm; the host may round otherwise.
-    const bool on = line.by_score ? g.values[g.asks[line.asks + known]] >= line.bound
-                                  : sum - largest <= line.bound + 1e-9 * (1.0 + line.bound);
+    if (!(line.rule & RULE_SPARE_LARGEST)) largest = 0.0;
+    const bool on = by_score ? g.values[g.asks[line.asks + known]] >= line.bound
+                             : sum - largest <= line.bound + 1e-9 * (1.0 + line.bound);
     if (on && threadIdx.x == 0) line.rounds = g.round;
 }

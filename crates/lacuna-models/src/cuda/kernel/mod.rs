@@ -191,7 +191,6 @@ pub(crate) struct Job {
     pub(crate) heads: u32,
     pub(crate) head_count: u32,
     pub(crate) start: u32,
-    pub(crate) first: u32,
     pub(crate) tokens: u32,
     pub(crate) length: u32,
     pub(crate) output: u32,
@@ -204,6 +203,7 @@ pub(crate) struct Collection {
     pub(crate) heads: u64,
     pub(crate) mass: u64,
     pub(crate) tokens: u64,
+    pub(crate) positions: u64,
     pub(crate) scores: u64,
     pub(crate) rows: u32,
     pub(crate) all_heads: u32,
@@ -266,13 +266,18 @@ pub(crate) struct Attention {
 }
 
 /// No token or row, where a kernel takes one.
+/// Rules of a [`Line`], as `scores.cu` has them.
+pub(crate) const SCORE: u32 = 0;
+pub(crate) const ENTROPY: u32 = 1;
+pub(crate) const SURPRISAL: u32 = 2;
+pub(crate) const SPARE_LARGEST: u32 = 4;
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Line {
     pub(crate) bound: f64,
-    pub(crate) by_score: u32,
+    pub(crate) rule: u32,
     pub(crate) asks: u32,
     pub(crate) first: u32,
     pub(crate) most: u32,

@@ -5,8 +5,7 @@ struct Job {
     u32 layer;       // which of the layers whose mass was kept
     u32 heads;       // where its heads begin in the list
     u32 head_count;  // 0 for all
-    u32 start;       // the view's first row, its position, and how many rows there are
-    u32 first;
+    u32 start;       // the view's first row, and how many rows are tokens
     u32 tokens;
     u32 length;      // positions
     u32 output;      // where its scores begin
@@ -17,29 +16,35 @@ struct Collection {
     const u32* heads;
     const float* mass;  // [layer][row][head]
     const u32* tokens;
+    const u32* positions;
     float* scores;
     u32 rows, all_heads, mask;
 };
 
 KERNEL collect(Collection c) {
     const Job job = c.jobs[blockIdx.x];
-    for (u32 position = threadIdx.x; position < job.length; position += blockDim.x) {
-        const u32 index = position - job.first, row = job.start + index, count = job.head_count ? job.head_count : c.all_heads;
-        float score = 0.0f;
-        if (position >= job.first && index < job.tokens && c.tokens[row] == c.mask) {
-            const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
-            double sum = 0.0;
-            for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
-            score = (float)(sum / count);
-        }
-        c.scores[job.output + position] = score;
+    float* scores = c.scores + job.output;
+    for (u32 position = threadIdx.x; position < job.length; position += blockDim.x) scores[position] = 0.0f;
+    __syncthreads();
+    for (u32 index = threadIdx.x; index < job.tokens; index += blockDim.x) {
+        const u32 row = job.start + index, count = job.head_count ? job.head_count : c.all_heads;
+        if (c.tokens[row] != c.mask) continue;
+        const float* mass = c.mass + ((size_t)job.layer * c.rows + row) * c.all_heads;
+        double sum = 0.0;
+        for (u32 h = 0; h < count; h++) sum += mass[job.head_count ? c.heads[job.heads + h] : h];
+        scores[c.positions[row]] = (float)(sum / count);
     }
 }
 
+#define RULE_SCORE 0
+#define RULE_ENTROPY 1
+#define RULE_SURPRISAL 2
+#define RULE_SPARE_LARGEST 4  // beside one of the last two: the largest term is left out of the sum
+
 // Rows of a view that are read one after the other, in rounds, each four times as far as the one before, for as long as it takes.
 struct Line {
-    double bound;     // it is read on until entropies exceed this, or scores fall below it
-    u32 by_score;
+    double bound;     // it is read on until the sum exceeds this, or scores fall below it
+    u32 rule;         // RULE_*
     u32 asks;         // where the numbers of its asks begin in the list
     u32 first, most;  // how many are read in the first round, and in all
     u32 rounds;       // that are read
