@@ -98,10 +98,10 @@ fn a_checkpoint_may_recommend_how_to_decode_it() {
     let open = |value: Value| Checkpoint::open(llada().set("lacuna", value).path());
     let recommended = open(json!({"strategy": "dos+eb", "layer": 2, "gamma": 0.1, "gen_length": 64})).unwrap();
     let recommended = recommended.recommended();
-    assert_eq!(recommended.strategy.as_deref(), Some("dos+eb"));
-    assert_eq!((&recommended.layer[..], recommended.gamma), (&[2][..], Some(0.1)));
-    assert_eq!((recommended.gen_length, recommended.block_length), (Some(64), None));
-    assert_eq!(open(json!({"layer": [0, 3]})).unwrap().recommended().layer, [0, 3]);
+    assert_eq!(recommended.word("strategy"), Some("dos+eb"));
+    assert_eq!((recommended.integers("layer"), recommended.number("gamma")), (Some(vec![2]), Some(0.1)));
+    assert_eq!((recommended.integer("gen_length"), recommended.integer("block_length")), (Some(64), None));
+    assert_eq!(open(json!({"layer": [0, 3]})).unwrap().recommended().integers("layer"), Some(vec![0, 3]));
     let refused = llada().set("lacuna", json!({"layer": 4})).refusal();
     assert_eq!(refused, "config.json: lacuna.layer is 4, but the model has layers 0 to 3");
 }

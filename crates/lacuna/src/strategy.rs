@@ -145,6 +145,11 @@ impl Recipe {
         })
     }
 
+    /// Name of its order.
+    pub fn order(&self) -> &str {
+        &self.order.name
+    }
+
     fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
         [&self.order, &self.pace].into_iter().chain(&self.revision).chain([&self.window, &self.cache])
     }
@@ -158,6 +163,12 @@ impl Recipe {
     pub fn uses(&self, parameter: &str) -> bool {
         let general = crate::options::PARAMETERS.iter();
         general.chain(self.parameters()).any(|known| known.name == parameter)
+    }
+
+    /// The parameters that make the strategy what it is: those of its parts, and those that name parts.
+    pub fn own(&self, params: &Params) -> Params {
+        let named = |name: &str| matches!(name, "window" | "cache" | "order_temperature");
+        params.filter(|name| named(name) || self.parameters().any(|known| known.name == name))
     }
 
     /// Whether one of its parts needs this.

@@ -26,8 +26,8 @@ const BLOCK_LENGTH: Parameter = Parameter::new(
 );
 const MAX_WINDOW: Parameter = Parameter::new(
     "max_window",
-    Kind::Integer { least: 1, most: 1 << 24 },
-    Default::Depends("unbounded"),
+    Kind::Limit,
+    Default::Depends("no limit"),
     "most positions that are open from the first masked one on",
 );
 

@@ -559,7 +559,7 @@ fn logits_that_are_not_finite_are_reported_with_their_position() {
 #[test]
 fn values_outside_their_range_are_refused() {
     for (name, value, expected) in [
-        ("gamma", Value::Number(-1.0), "gamma is -1, but it must be 0 or more and at most 1000"),
+        ("gamma", Value::Number(-1.0), "gamma is -1, but it must be 0 or more and at most 1000000"),
         ("gamma", Value::Number(f64::INFINITY), "gamma is inf"),
         ("gamma", Value::Text("much".into()), "gamma is much"),
         ("temperature", Value::Number(1e308), "temperature is 1e308"),

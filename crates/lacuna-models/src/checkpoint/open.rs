@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use lacuna::Token;
+use lacuna::catalogue::Params;
 use serde::Deserialize;
 
 use super::tensors::Tensors;
-use super::{Files, Recommended, Tensor};
+use super::{Files, Tensor};
 use crate::{Architecture, Error, Precision, Result, Shape, Text, dream, llada};
 
 const CONFIG: &str = "config.json";
@@ -17,7 +18,7 @@ const CONFIG: &str = "config.json";
 pub struct Checkpoint {
     files: Files,
     architecture: Architecture,
-    recommended: Recommended,
+    recommended: Params,
     weights: Weights,
     text: OnceLock<Text>,
 }
@@ -34,7 +35,7 @@ enum Weights {
 struct Kind {
     model_type: Option<String>,
     #[serde(default)]
-    lacuna: Recommended,
+    lacuna: Params,
 }
 
 impl Checkpoint {
@@ -71,7 +72,8 @@ impl Checkpoint {
             other => return Err(Error::UnknownModel { file, found: format!("'{}'", other.unwrap_or_default()) }),
         };
         architecture.check(&file)?;
-        if let Some(&layer) = kind.lacuna.layer.iter().find(|&&layer| layer >= architecture.layers) {
+        let named = kind.lacuna.integers("layer").unwrap_or_default();
+        if let Some(layer) = named.into_iter().find(|&layer| layer >= architecture.layers) {
             let expected = format!("the model has layers 0 to {}", architecture.layers - 1);
             return Err(Error::Config { file, key: "lacuna.layer", value: layer.to_string(), expected });
         }
@@ -84,8 +86,8 @@ impl Checkpoint {
         &self.architecture
     }
 
-    /// What the checkpoint recommends for decoding.
-    pub fn recommended(&self) -> &Recommended {
+    /// Parameters that the checkpoint recommends for decoding: the `lacuna` object in config.json.
+    pub fn recommended(&self) -> &Params {
         &self.recommended
     }
 

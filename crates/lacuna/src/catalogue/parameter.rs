@@ -36,6 +36,8 @@ pub enum Kind {
         /// Upper bound.
         most: u64,
     },
+    /// A whole number, 1 or more, or -1 for no limit.
+    Limit,
     /// A number in a range.
     Number(Range),
     /// One of some words.
@@ -168,7 +170,7 @@ impl Parameter {
     pub fn type_name(&self) -> &'static str {
         match self.kind {
             Kind::Flag => "boolean",
-            Kind::Integer { .. } => "integer",
+            Kind::Integer { .. } | Kind::Limit => "integer",
             Kind::Number(_) => "number",
             Kind::Choice(_) | Kind::Part(_) => "choice",
             Kind::Integers => "integers",
@@ -192,6 +194,7 @@ impl Parameter {
             Kind::Flag => "must be true or false".into(),
             Kind::Integer { least, most: u64::MAX } => format!("must be a whole number, {least} or more"),
             Kind::Integer { least, most } => format!("must be a whole number from {least} to {most}"),
+            Kind::Limit => "must be a whole number, 1 or more, or -1 for no limit".into(),
             Kind::Number(Range { least: f64::NEG_INFINITY, .. }) => "must be a finite number".into(),
             Kind::Number(Range { least, least_included, most, most_included }) => {
                 let lower = if least_included { format!("{least} or more") } else { format!("more than {least}") };
@@ -211,7 +214,7 @@ impl Parameter {
         let value = match self.kind {
             Kind::Flag => text.trim().parse().ok().map(Value::Flag),
             Kind::Integer { .. } => number(text).map(Value::Integer),
-            Kind::Number(_) => text.trim().parse().ok().map(Value::Number),
+            Kind::Limit | Kind::Number(_) => text.trim().parse().ok().map(Value::Number),
             Kind::Integers => text.split(',').map(number).collect::<Option<_>>().map(Value::Integers),
             Kind::Choice(_) | Kind::Part(_) | Kind::Layers | Kind::Text => Some(Value::Text(text.into())),
         };
@@ -229,6 +232,9 @@ impl Parameter {
             (Kind::Integer { least, most }, Value::Number(number)) => {
                 whole(*number).filter(|number| (least..=most).contains(number)).map(Value::Integer)
             }
+            (Kind::Limit, Value::Number(-1.0)) => Some(Value::Integer(u64::MAX)),
+            (Kind::Limit, Value::Number(number)) => whole(*number).filter(|number| *number > 0).map(Value::Integer),
+            (Kind::Limit, Value::Integer(number)) => (*number > 0).then(|| value.clone()),
             (Kind::Number(range), Value::Number(number)) => {
                 (number.is_finite() && range.contains(*number)).then(|| value.clone())
             }

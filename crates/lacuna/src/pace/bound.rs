@@ -11,7 +11,7 @@ pub struct Bound(pub StopRule);
 
 const GAMMA: Parameter = Parameter::new(
     "gamma",
-    Kind::Number(Range::closed(0.0, 1000.0)),
+    Kind::Number(Range::closed(0.0, 1e6)),
     Default::Number(0.01),
     "entropy bound in nats: sum H - max H <= gamma",
 );
