@@ -519,11 +519,11 @@ fn assert_one_wait_for(
             waits.push(model.waits() - before);
         }
         for (run, blind) in runs.into_iter().zip(&blind) {
-            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {settings:?}, {options:?}");
+            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {params:?}, {options:?}");
             run.abandon(model);
         }
     }
-    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {settings:?}, {options:?}");
+    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {params:?}, {options:?}");
     blind.into_iter().for_each(|run| run.abandon(model));
 }
 
