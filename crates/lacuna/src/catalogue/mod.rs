@@ -128,7 +128,7 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "dsb",
         about: "DSB: confident positions of a window that slides as tokens are committed",
-        is: "confidence+threshold",
+        is: "confidence+threshold-or-schedule",
         values: &[("window", Default::Word("sliding"))],
     },
 ];

@@ -1,6 +1,6 @@
 //! Every position that reaches a threshold.
 
-use super::{Pace, Reads, THRESHOLD};
+use super::{Pace, Reads, STEPS, Schedule, THRESHOLD, Timetable};
 use crate::catalogue::{Default, Kind, Part, Range};
 use crate::{Block, Ranked, Result, StopRule};
 
@@ -23,6 +23,13 @@ pub(super) fn parts() -> Vec<Part> {
             Ok(Box::new(ScoreThreshold(given.number("threshold"))))
         })
         .parameters(&[THRESHOLD.kind(any).default(Default::Required)]),
+        Part::pace("threshold-or-schedule", "threshold if one is given, else LLaDA's schedule (DSB)", |given| {
+            Ok(match given.has("threshold") {
+                true => Box::new(Threshold(given.number("threshold"))),
+                false => Box::new(Schedule::new(Timetable::Llada, given.optional_integer("steps"))),
+            })
+        })
+        .parameters(&[THRESHOLD.default(Default::Depends("a schedule instead")), STEPS]),
     ]
 }
 
