@@ -128,3 +128,8 @@ fn dsb_slides_its_window() {
 fn dkv_cache_computes_what_was_not_decided_long_ago() {
     check("strategies/dkv_cache.jsonl", 29);
 }
+
+#[test]
+fn cumulative_keeps_its_joint_probability() {
+    check("strategies/cumulative.jsonl", 153);
+}

@@ -16,12 +16,23 @@ const GAMMA: Parameter = Parameter::new(
     "entropy bound in nats: sum H - max H <= gamma",
 );
 
+const MIN_JOINT: Parameter = Parameter::new(
+    "min_joint",
+    Kind::Number(Range::above(0.0, 1.0)),
+    Default::Number(0.9),
+    "least product of the probabilities of all tokens of a step",
+);
+
 pub(super) fn parts() -> Vec<Part> {
     vec![
         Part::pace("eb", "as many as the entropy bound allows: sum H - max H <= gamma (EB-Sampler)", |given| {
             Ok(Box::new(Bound::entropy(given.number("gamma"))))
         })
         .parameters(&[GAMMA]),
+        Part::pace("cumulative", "the longest prefix whose probabilities multiply to at least min_joint", |given| {
+            Ok(Box::new(Bound::joint(given.number("min_joint"))))
+        })
+        .parameters(&[MIN_JOINT]),
     ]
 }
 
@@ -29,6 +40,11 @@ impl Bound {
     /// EB-Sampler's bound: the joint entropy exceeds that of one member by at most `gamma`, `Σ H − max H ≤ γ`.
     pub fn entropy(gamma: f64) -> Self {
         Self(StopRule::Sum { measure: Measure::Entropy, spare_largest: true, bound: gamma })
+    }
+
+    /// The product of all probabilities is at least `least`.
+    pub fn joint(least: f64) -> Self {
+        Self(StopRule::Sum { measure: Measure::Surprisal, spare_largest: false, bound: -least.ln() })
     }
 }
 
