@@ -108,7 +108,15 @@ impl<const LENGTHS: bool> Decoding<LENGTHS> {
 fn parse(name: &str, text: &str) -> lacuna::Result<Value> {
     let mut result = Err(lacuna::Error::UnknownParameter { name: name.into() });
     for parameter in parameters().iter().filter(|parameter| parameter.name == name) {
-        result = parameter.parse(text);
+        result = match parameter.kind {
+            Kind::File => match std::fs::read_to_string(text) {
+                Ok(text) => parameter.parse(&text),
+                Err(error) => {
+                    Err(lacuna::Error::parameter(parameter.name, text.into(), format!("cannot be read: {error}")))
+                }
+            },
+            _ => parameter.parse(text),
+        };
         if result.is_ok() {
             break;
         }
@@ -125,6 +133,7 @@ fn flag(parameter: &Parameter, defaults: &[String]) -> Arg {
         Kind::Integer { .. } | Kind::Limit => "N",
         Kind::Number(_) => "X",
         Kind::Choice(_) | Kind::Part(_) | Kind::Text => "NAME",
+        Kind::File => "FILE",
         Kind::Integers => "N,...",
         Kind::Layers => "LAYERS",
     };

@@ -139,6 +139,57 @@ impl Attended {
         }
     }
 
+    /// Adds the attention of every position of a view to every other, averaged over all heads, times `share` to a matrix.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+    pub(crate) fn add_matrix(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        queries: &[f32],
+        context: &Context,
+        view: usize,
+        share: f32,
+        matrix: &mut [f32],
+    ) {
+        match context {
+            Context::F32(keys) => self.add_matrix_with(layout, selection, rope, queries, keys, view, share, matrix),
+            Context::Bf16(keys) => self.add_matrix_with(layout, selection, rope, queries, keys, view, share, matrix),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+    fn add_matrix_with<E: Scratched>(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        queries: &[f32],
+        key_values: &KeyValues<E>,
+        view: usize,
+        share: f32,
+        matrix: &mut [f32],
+    ) {
+        let shape = self.shape;
+        let length = layout.spans[view].length;
+        let share = share / shape.heads as f32;
+        let tiles: Vec<Tile> =
+            selection.tiles.iter().copied().filter(|tile| tile.view == view && !tile.shadow).collect();
+        let add = |rows: &mut [f32], tile: Tile, head: usize, scratch: &mut Scratch<E>| {
+            let task = Task { shape, tile, head, layout, selection, rope, key_values };
+            let totals = task.weigh(scratch, queries, &mut [0.0; TILE]);
+            for (index, row) in rows.chunks_exact_mut(length).enumerate() {
+                for (key, weight) in row.iter_mut().enumerate() {
+                    let at = run_offset::<f32>(length, index, key / f32::DEPTH) + key % f32::DEPTH;
+                    *weight += share * scratch.scores[at] / totals[index] as f32;
+                }
+            }
+        };
+        matrix.par_chunks_mut(TILE * length).zip(tiles).for_each(|(rows, tile)| {
+            E::with_scratch(|scratch| (0..shape.heads).for_each(|head| add(rows, tile, head, scratch)));
+        });
+    }
+
     /// The mass of a row of a tile, averaged over `heads`, or over all if there are none.
     pub(crate) fn mass(&self, tile: usize, in_tile: usize, heads: &[usize]) -> f32 {
         let mass = |head: usize| f64::from(self.mass[(tile * self.shape.heads + head) * TILE + in_tile]);
@@ -163,10 +214,39 @@ struct Task<'a, E> {
 
 impl<E: Scratched> Task<'_, E> {
     fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
+        let totals = self.weigh(scratch, queries, mass);
+        if want == Want::Mass {
+            return;
+        }
+        let Shape { heads, key_value_heads, head_size } = self.shape;
+        let Tile { view, count, .. } = self.tile;
+        let span = self.layout.spans[view];
+        let mix = Small {
+            activations: &scratch.probabilities[..],
+            rows: count,
+            k: self.visible(),
+            weights: self.key_values.values_of(self.shape, view, span.keys(), self.head * key_value_heads / heads),
+            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
+            n: head_size,
+        };
+        mix.multiply(mixed, Target::Rows { stride: head_size });
+        for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
+            scale(row, (1.0 / total) as f32);
+        }
+    }
+
+    /// Keys that its rows see.
+    fn visible(&self) -> usize {
+        let span = self.layout.spans[self.tile.view];
+        if self.tile.shadow { span.keys() } else { span.length }
+    }
+
+    /// The exponentials of its scores, in the scratch, and their sum for each row.
+    fn weigh(&self, scratch: &mut Scratch<E>, queries: &[f32], mass: &mut [f32]) -> [f64; TILE] {
         let Shape { heads, key_value_heads, head_size } = self.shape;
         let Tile { view, shadow, first, count } = self.tile;
         let span = self.layout.spans[view];
-        let visible = if shadow { span.keys() } else { span.length };
+        let visible = self.visible();
         let key_head = self.head * key_value_heads / heads;
         let Scratch { rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
@@ -205,21 +285,7 @@ impl<E: Scratched> Task<'_, E> {
             totals[index] = total;
             mass[index] = (open / total) as f32;
         }
-        if want == Want::Mass {
-            return;
-        }
-        let mix = Small {
-            activations: &probabilities[..],
-            rows: count,
-            k: visible,
-            weights: self.key_values.values_of(self.shape, view, span.keys(), key_head),
-            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
-            n: head_size,
-        };
-        mix.multiply(mixed, Target::Rows { stride: head_size });
-        for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
-            scale(row, (1.0 / total) as f32);
-        }
+        totals
     }
 
     fn position(&self, index: usize) -> usize {

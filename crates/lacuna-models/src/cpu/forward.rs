@@ -77,7 +77,9 @@ impl Forward {
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
         let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
-        let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
+        let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
+        let blank = |view| Observation { dependency: scores(view), matrix: vec![0.0; squared(view)] };
+        let mut seen: Vec<Observation> = views.iter().map(blank).collect();
 
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
@@ -101,9 +103,14 @@ impl Forward {
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
+                add_matrices(work, layout, all, rope, context, views, layer, &mut seen);
                 continue;
             }
             fill();
+            if views.iter().any(|view| view.matrix.contains(&layer)) {
+                work.ask(block);
+                add_matrices(work, layout, all, rope, context, views, layer, &mut seen);
+            }
             if views.iter().any(|view| asks(view, layer)) {
                 masked.select(layout, masked_rows(layout, views, layer), TILE);
                 work.enter(*sizes, block, hidden, Some(masked));
@@ -211,6 +218,26 @@ fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> impl Iterat
     let asking = layout.spans.iter().zip(views).filter(move |(_, view)| asks(view, layer));
     let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
     rows.filter(|&row| layout.is_masked(row))
+}
+
+/// Adds a layer's attention to the matrices that it was asked for.
+#[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+fn add_matrices(
+    work: &Work,
+    layout: &Layout,
+    all: &Selection,
+    rope: &Rope,
+    context: &Context,
+    views: &[View<'_>],
+    layer: usize,
+    seen: &mut [Observation],
+) {
+    for (index, (view, seen)) in views.iter().zip(seen).enumerate() {
+        if view.matrix.contains(&layer) {
+            let share = 1.0 / view.matrix.len() as f32;
+            work.attended.add_matrix(layout, all, rope, &work.query, context, index, share, &mut seen.matrix);
+        }
+    }
 }
 
 /// Puts a layer's mass where it was asked for.

@@ -24,6 +24,7 @@ pub(crate) fn believe(found: &Summary, position: usize, witness: bool, before: O
         // at most as much for each token.
         divergence: before.map(|before| moved / total + before - log_total),
         scored: witness.then(|| probability(found.witness)),
+        vote: None,
     })
 }
 

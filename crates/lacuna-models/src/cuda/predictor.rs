@@ -67,7 +67,7 @@ impl CudaPredictor {
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let forward = Forward::new(&gpu, kernels, architecture, weights, precision)?;
         let predictor = Self {
-            description: architecture.description(),
+            description: Description { credits: false, matrices: false, ..architecture.description() },
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, forward.sizes)?,

@@ -132,6 +132,7 @@ fn schema_of(parameter: &Parameter) -> Value {
             {"type": "null"},
         ]}),
         Kind::Text => json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY}),
+        Kind::File => json!({"type": ["string", "null"]}),
     };
     let users = users(parameter.name);
     let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
