@@ -8,7 +8,7 @@ use lacuna::catalogue::{Default, Kind, Parameter, Params, Value, parameters, use
 use lacuna_models::Request;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
+use crate::commands::{Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Show again what `generate --format json` or `fill --format json` recorded
     Replay(Replay),
+    /// Tell where two recordings of the same prompts part, and why
+    Diff(Diff),
     /// Print what the model sees: logits and dependency scores for a canvas
     Probe(Probe),
     /// Describe a model: its shape, its files, the memory it takes

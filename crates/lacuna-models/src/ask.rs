@@ -28,7 +28,8 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     if let Some(&layer) = view.matrix.iter().find(|layer| **layer >= layers) {
         return Err(lacuna::Error::NoSuchLayer { layer, layers });
     }
-    if !view.matrix.is_empty() && !(model.matrices && view.compute == Compute::All) {
+    let shows_matrix = model.matrices && view.compute == Compute::All;
+    if !view.matrix.is_empty() && !shows_matrix {
         let reason = "whole attention matrices are only shown of canvases that are computed on the CPU without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }

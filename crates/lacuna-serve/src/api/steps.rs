@@ -177,7 +177,11 @@ impl Watcher {
         let sources = seen.unwrap_or_default().dependency;
         let mean = |position: usize| sources.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
         let masked = self.canvas.masked().filter(|_| !sources.is_empty());
-        let committed = delta.committed.iter().map(|commit| Ok(Detail::of(commit, written(commit.token, text)?)));
+        let committed = delta
+            .committed
+            .iter()
+            .chain(&delta.edited)
+            .map(|commit| Ok(Detail::of(commit, written(commit.token, text)?)));
         let event = StepEvent {
             step: self.steps.len(),
             block: delta.block,
