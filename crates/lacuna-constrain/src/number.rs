@@ -5,8 +5,7 @@ use crate::{
     automaton::{Dfa, DfaBuilder, Expr, intersect},
 };
 
-/// Decimals within bounds have at most this many digits behind the point. Fewer than 16 digits in all keep their order when
-/// they are read as 64-bit floats.
+/// Decimals within bounds have at most this many digits behind the point.
 const FRACTION: usize = 8;
 /// Bounds lie within ± this.
 const LARGEST: f64 = 1e15;
@@ -41,20 +40,24 @@ impl Bounds {
         Self::tightest(least, lowest, most, highest)
     }
 
-    /// The bounds of decimals, in units of 10^-FRACTION.
+    /// The bounds of decimals, in units of 10^-FRACTION, rounded inwards. What lies within them does so when it is read as
+    /// a 64-bit float, too.
     pub(crate) fn decimals(least: &[Bound], most: &[Bound]) -> Result<Self, Refused> {
-        let scaled = |bound: &Bound| {
-            let text = format!("{:.FRACTION$}", in_range(bound.value)?);
-            if text.parse() != Ok(bound.value) {
-                return Err(Refused::new(format!(
-                    "the bound {} has more than {FRACTION} digits behind the point; round it",
-                    bound.value
-                )));
-            }
-            text.replace('.', "").parse::<i128>().map_err(|_| Refused::new(format!("the bound {text} is not a number")))
+        let nearest = |value: f64| {
+            let text = format!("{value:.FRACTION$}");
+            let units = text.replace('.', "").parse::<i128>().ok();
+            units.zip(text.parse::<f64>().ok()).ok_or_else(|| Refused::new(format!("the bound {value} is not a number")))
         };
-        let lowest = |bound: &Bound| Ok(scaled(bound)? + i128::from(bound.exclusive));
-        let highest = |bound: &Bound| Ok(scaled(bound)? - i128::from(bound.exclusive));
+        let lowest = |bound: &Bound| {
+            let value = in_range(bound.value)?;
+            let value = if bound.exclusive { value.next_up() } else { value };
+            nearest(value).map(|(units, rounded)| units + i128::from(rounded < value))
+        };
+        let highest = |bound: &Bound| {
+            let value = in_range(bound.value)?;
+            let value = if bound.exclusive { value.next_down() } else { value };
+            nearest(value).map(|(units, rounded)| units - i128::from(rounded > value))
+        };
         Self::tightest(least, lowest, most, highest)
     }
 
