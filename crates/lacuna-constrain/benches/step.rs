@@ -19,7 +19,8 @@ fn vocabulary() -> Vocabulary {
     let tokenizer: Value = serde_json::from_str(text).expect("JSON");
     let mut tokens = token_bytes(&tokenizer, 2048).expect("byte-level");
     let base: Vec<Vec<u8>> = tokens.iter().flatten().cloned().collect();
-    let marks = ["", " ", "\"", "\",", "\":", ", \"", "\n", "é", "中", ".", "(", "{\"", "}", "]", "\\n", "0", "\u{1f600}"];
+    let marks =
+        ["", " ", "\"", "\",", "\":", ", \"", "\n", "é", "中", ".", "(", "{\"", "}", "]", "\\n", "0", "\u{1f600}"];
     let mut seed = 1usize;
     let mut below = |bound: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

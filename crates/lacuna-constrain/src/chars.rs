@@ -2,7 +2,10 @@
 
 use regex_syntax::utf8::Utf8Sequences;
 
-use crate::{Refused, automaton::Expr};
+use crate::{
+    Refused,
+    automaton::{Budget, Expr},
+};
 
 /// The way a character is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +21,11 @@ const SHORT_ESCAPES: [(char, u8); 7] =
     [('"', b'"'), ('\\', b'\\'), ('\u{8}', b'b'), ('\t', b't'), ('\n', b'n'), ('\u{c}', b'f'), ('\r', b'r')];
 
 /// One character out of ranges, both ends included.
-pub(crate) fn class(ranges: impl IntoIterator<Item = (char, char)>, encoding: Encoding) -> Result<Expr, Refused> {
+pub(crate) fn class(
+    ranges: impl IntoIterator<Item = (char, char)>,
+    encoding: Encoding,
+    budget: &Budget,
+) -> Result<Expr, Refused> {
     let mut ways = Vec::new();
     let mut utf8 = |low: char, high: char| {
         for sequence in Utf8Sequences::new(low, high) {
@@ -47,19 +54,21 @@ pub(crate) fn class(ranges: impl IntoIterator<Item = (char, char)>, encoding: En
     }
     match ways.len() {
         0..4 => Ok(Expr::Alt(ways)),
-        _ => Expr::Alt(ways).leaf(),
+        _ => Expr::Alt(ways).leaf(budget),
     }
 }
 
 /// Any character.
-pub(crate) fn any(encoding: Encoding) -> Result<Expr, Refused> {
-    class([('\0', char::MAX)], encoding)
+pub(crate) fn any(encoding: Encoding, budget: &Budget) -> Result<Expr, Refused> {
+    class([('\0', char::MAX)], encoding, budget)
 }
 
 /// A text, character by character.
-pub(crate) fn text(text: &str, encoding: Encoding) -> Result<Expr, Refused> {
+pub(crate) fn text(text: &str, encoding: Encoding, budget: &Budget) -> Result<Expr, Refused> {
     match encoding {
         Encoding::Plain => Ok(Expr::text(text)),
-        Encoding::Json => text.chars().map(|c| class([(c, c)], encoding)).collect::<Result<_, _>>().map(Expr::Seq),
+        Encoding::Json => {
+            text.chars().map(|c| class([(c, c)], encoding, budget)).collect::<Result<_, _>>().map(Expr::Seq)
+        }
     }
 }

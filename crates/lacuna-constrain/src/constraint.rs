@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     Refused, Vocabulary,
-    automaton::{Dfa, Expr, Grammar, determinize},
+    automaton::{Budget, Dfa, Expr, Grammar, determinize},
     gbnf, json, pattern, schema,
     tokens::TokenAutomaton,
 };
@@ -60,8 +60,9 @@ impl Constraint {
     /// # Errors
     /// Where the constraint cannot be read, asks for what cannot be guaranteed, matches no text, or is too large.
     pub fn compile(&self, vocabulary: &Vocabulary, options: &Options) -> Result<Arc<Compiled>, Refused> {
-        let grammar = self.grammar(options.spacing)?;
-        let (dfa, depth) = unroll(&grammar, options.depth)?;
+        let budget = Budget::new();
+        let grammar = self.grammar(options.spacing, &budget)?;
+        let (dfa, depth) = unroll(&grammar, options.depth, &budget)?;
         if dfa.is_empty() {
             return Err(Refused::new("the constraint matches no text at all"));
         }
@@ -75,15 +76,15 @@ impl Constraint {
         Ok(Arc::new(Compiled { dfa, automaton, depth }))
     }
 
-    fn grammar(&self, spacing: Spacing) -> Result<Grammar, Refused> {
+    fn grammar(&self, spacing: Spacing, budget: &Budget) -> Result<Grammar, Refused> {
         let single = |expr| Grammar { rules: vec![expr], root: 0 };
         Ok(match self {
-            Self::Regex(text) => single(pattern::whole(text)?),
+            Self::Regex(text) => single(pattern::whole(text, budget)?),
             Self::Choices(texts) => single(Expr::Alt(texts.iter().map(|text| Expr::text(text.as_str())).collect())),
-            Self::JsonSchema(value) => schema::grammar(value, spacing)?,
-            Self::JsonObject => json::any_object(spacing)?,
-            Self::JsonValue => json::any_value(spacing)?,
-            Self::Grammar(text) => gbnf::parse(text)?,
+            Self::JsonSchema(value) => schema::grammar(value, spacing, budget)?,
+            Self::JsonObject => json::any_object(spacing, budget)?,
+            Self::JsonValue => json::any_value(spacing, budget)?,
+            Self::Grammar(text) => gbnf::parse(text, budget)?,
         })
     }
 
@@ -97,15 +98,15 @@ impl Constraint {
 }
 
 /// A grammar's automaton, and the depth to which recursion was unrolled for it.
-fn unroll(grammar: &Grammar, depth: Option<usize>) -> Result<(Dfa, Option<usize>), Refused> {
+fn unroll(grammar: &Grammar, depth: Option<usize>, budget: &Budget) -> Result<(Dfa, Option<usize>), Refused> {
     if let Some(depth) = depth {
-        let (dfa, cut) = determinize(grammar, depth)?;
+        let (dfa, cut) = determinize(grammar, depth, budget)?;
         return Ok((dfa, cut.then_some(depth)));
     }
-    let (mut best, mut cut) = determinize(grammar, 0)?;
+    let (mut best, mut cut) = determinize(grammar, 0, budget)?;
     let mut depth = 0;
     while cut && depth < DEPTH {
-        match determinize(grammar, depth + 1) {
+        match determinize(grammar, depth + 1, budget) {
             Ok((deeper, deeper_cut)) if best.is_empty() || deeper.len() <= UNROLLED_STATES => {
                 (best, cut) = (deeper, deeper_cut);
                 depth += 1;

@@ -41,14 +41,18 @@ pub struct Fit {
     classes: Rows<u64>,
     /// The classes that are up to date with the canvas.
     classed: bool,
-    /// Bit sets of tokens of positions once asked for, with the classes they were made from.
-    allowed: Vec<Option<Allowed>>,
+    /// Bit sets of tokens. Many positions allow the same, so there are fewer of them than positions.
+    sets: Vec<TokenSet>,
+    /// Counts the states of the canvas.
+    version: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Allowed {
+struct TokenSet {
     classes: Box<[u64]>,
     words: Box<[u32]>,
+    /// The last state of the canvas in which it was asked for.
+    used: u64,
 }
 
 impl Fit {
@@ -72,7 +76,8 @@ impl Fit {
             after: Rows::new(automaton.states, words),
             classes: Rows::new(length, automaton.classes().div_ceil(64)),
             classed: false,
-            allowed: vec![None; length],
+            sets: Vec::new(),
+            version: 0,
         };
         for (position, &token) in canvas.iter().enumerate() {
             fit.write(position, token);
@@ -109,18 +114,22 @@ impl Fit {
         }
         let automaton = self.compiled.automaton();
         let classes = self.classes.row(position);
-        let allowed = self.allowed[position].get_or_insert_with(|| Allowed {
-            classes: vec![0; classes.len()].into(),
-            words: vec![0; automaton.class_of.len().div_ceil(32)].into(),
+        let same = self.sets.iter().position(|set| *set.classes == *classes);
+        let at = same.or_else(|| self.sets.iter().position(|set| set.used != self.version)).unwrap_or_else(|| {
+            let words = vec![0; automaton.class_of.len().div_ceil(32)].into();
+            self.sets.push(TokenSet { classes: vec![0; classes.len()].into(), words, used: self.version });
+            self.sets.len() - 1
         });
-        // Every token is of one class, so that a set is brought up to date by what has changed in its classes.
-        for (at, (old, &new)) in allowed.classes.iter_mut().zip(classes).enumerate() {
+        let set = &mut self.sets[at];
+        set.used = self.version;
+        // Every token is of one class, so that a set turns into another by what is different in their classes.
+        for (at, (old, &new)) in set.classes.iter_mut().zip(classes).enumerate() {
             for class in ones(&[*old ^ new]) {
-                automaton.toggle(at * 64 + class, &mut allowed.words);
+                automaton.toggle(at * 64 + class, &mut set.words);
             }
             *old = new;
         }
-        &allowed.words
+        &set.words
     }
 
     /// Says of one token what [`Fit::allowed`] says of all.
@@ -199,6 +208,7 @@ impl Fit {
     /// Brings the states up to date with the canvas; says whether it can be completed.
     fn refresh(&mut self) -> bool {
         self.classed = false;
+        self.version += 1;
         let (length, words) = (self.len(), self.masked.len());
         let compiled = self.compiled.clone();
         let automaton = compiled.automaton();

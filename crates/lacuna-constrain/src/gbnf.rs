@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     Refused,
-    automaton::{Expr, Grammar},
+    automaton::{Budget, Expr, Grammar},
     chars::{self, Encoding},
 };
 
@@ -12,8 +12,9 @@ use crate::{
 const NESTING: usize = 200;
 
 /// Reads a grammar. Its root is the rule called `root`.
-pub(crate) fn parse(text: &str) -> Result<Grammar, Refused> {
-    let mut parser = Parser { rest: text, text, grammar: Grammar::default(), rules: HashMap::new(), nesting: 0 };
+pub(crate) fn parse(text: &str, budget: &Budget) -> Result<Grammar, Refused> {
+    let mut parser =
+        Parser { rest: text, text, grammar: Grammar::default(), rules: HashMap::new(), nesting: 0, budget };
     parser.skip();
     while !parser.rest.is_empty() {
         parser.rule()?;
@@ -40,6 +41,7 @@ struct Parser<'a> {
     /// Each rule's number, and whether it is defined.
     rules: HashMap<String, (usize, bool)>,
     nesting: usize,
+    budget: &'a Budget,
 }
 
 impl<'a> Parser<'a> {
@@ -125,7 +127,7 @@ impl<'a> Parser<'a> {
                 Some('[') => self.class()?,
                 Some('.') => {
                     self.rest = &self.rest[1..];
-                    chars::any(Encoding::Plain)?
+                    chars::any(Encoding::Plain, self.budget)?
                 }
                 Some('(') => self.group()?,
                 Some('<' | '!') => return self.error("tokens by name or number are not supported; write their text"),
@@ -216,7 +218,11 @@ impl<'a> Parser<'a> {
             }
             ranges.push((low, high));
         }
-        if negated { chars::class(complement(ranges), Encoding::Plain) } else { chars::class(ranges, Encoding::Plain) }
+        if negated {
+            chars::class(complement(ranges), Encoding::Plain, self.budget)
+        } else {
+            chars::class(ranges, Encoding::Plain, self.budget)
+        }
     }
 
     fn character(&mut self) -> Result<char, Refused> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Refused, Spacing,
-    automaton::{Dfa, Expr, Grammar},
+    automaton::{Budget, Dfa, Expr, Grammar},
     chars::{self, Encoding},
     number,
 };
@@ -25,28 +25,28 @@ pub(crate) fn quoted(contents: Expr) -> Expr {
 }
 
 /// Any string, with every escape that JSON knows but halves of surrogate pairs.
-pub(crate) fn any_string() -> Result<Expr, Refused> {
+pub(crate) fn any_string(budget: &Budget) -> Result<Expr, Refused> {
     let hex = || Expr::Class(vec![(b'0', b'9'), (b'A', b'F'), (b'a', b'f')]);
     let code = Expr::Alt(vec![
         Expr::Seq(vec![Expr::Class(vec![(b'0', b'9'), (b'A', b'C'), (b'E', b'F'), (b'a', b'c'), (b'e', b'f')]), hex()]),
         Expr::Seq(vec![Expr::Class(vec![(b'D', b'D'), (b'd', b'd')]), Expr::Class(vec![(b'0', b'7')])]),
     ]);
     let escaped = Expr::Alt(vec![Expr::text("\\/"), Expr::Seq(vec![Expr::text("\\u"), code, hex(), hex()])]);
-    quoted(Expr::Alt(vec![chars::any(Encoding::Json)?, escaped]).repeat(0, None)).leaf()
+    quoted(Expr::Alt(vec![chars::any(Encoding::Json, budget)?, escaped]).repeat(0, None)).leaf(budget)
 }
 
 /// Any object, the only rules of a grammar.
-pub(crate) fn any_object(spacing: Spacing) -> Result<Grammar, Refused> {
+pub(crate) fn any_object(spacing: Spacing, budget: &Budget) -> Result<Grammar, Refused> {
     let mut grammar = Grammar::default();
-    let any = Any::new(&mut grammar, spacing)?;
+    let any = Any::new(&mut grammar, spacing, budget)?;
     grammar.root = grammar.add(any.object());
     Ok(grammar)
 }
 
 /// Any value, the only rules of a grammar.
-pub(crate) fn any_value(spacing: Spacing) -> Result<Grammar, Refused> {
+pub(crate) fn any_value(spacing: Spacing, budget: &Budget) -> Result<Grammar, Refused> {
     let mut grammar = Grammar::default();
-    grammar.root = Any::new(&mut grammar, spacing)?.value;
+    grammar.root = Any::new(&mut grammar, spacing, budget)?.value;
     Ok(grammar)
 }
 
@@ -59,10 +59,11 @@ pub(crate) struct Any {
 }
 
 impl Any {
-    pub(crate) fn new(grammar: &mut Grammar, spacing: Spacing) -> Result<Self, Refused> {
+    pub(crate) fn new(grammar: &mut Grammar, spacing: Spacing, budget: &Budget) -> Result<Self, Refused> {
         let any = Self { value: grammar.reserve(), members: grammar.reserve(), items: grammar.reserve() };
-        let string = any_string()?;
-        let scalars = [string.clone(), number::any()?, Expr::text("true"), Expr::text("false"), Expr::text("null")];
+        let string = any_string(budget)?;
+        let scalars =
+            [string.clone(), number::any(budget)?, Expr::text("true"), Expr::text("false"), Expr::text("null")];
         grammar.rules[any.value] = Expr::Alt(scalars.into_iter().chain([any.object(), any.array()]).collect());
         grammar.rules[any.members] = Expr::Seq(vec![
             string,
@@ -117,8 +118,8 @@ pub(crate) fn name_of(name: &str) -> Expr {
 }
 
 /// The contents of strings of so many characters.
-pub(crate) fn of_length(least: u32, most: Option<u32>) -> Result<Dfa, Refused> {
-    chars::any(Encoding::Json)?.repeat(least, most).compile()
+pub(crate) fn of_length(least: u32, most: Option<u32>, budget: &Budget) -> Result<Dfa, Refused> {
+    chars::any(Encoding::Json, budget)?.repeat(least, most).compile(budget)
 }
 
 /// A string whose contents an automaton accepts.

@@ -2,7 +2,7 @@
 
 use crate::{
     Refused,
-    automaton::{Dfa, DfaBuilder, Expr, intersect},
+    automaton::{Budget, Dfa, DfaBuilder, Expr, intersect},
 };
 
 /// Decimals within bounds have at most this many digits behind the point.
@@ -46,7 +46,9 @@ impl Bounds {
         let nearest = |value: f64| {
             let text = format!("{value:.FRACTION$}");
             let units = text.replace('.', "").parse::<i128>().ok();
-            units.zip(text.parse::<f64>().ok()).ok_or_else(|| Refused::new(format!("the bound {value} is not a number")))
+            units
+                .zip(text.parse::<f64>().ok())
+                .ok_or_else(|| Refused::new(format!("the bound {value} is not a number")))
         };
         let lowest = |bound: &Bound| {
             let value = in_range(bound.value)?;
@@ -103,37 +105,37 @@ fn digit(low: u8, high: u8) -> Expr {
 }
 
 /// Any number.
-pub(crate) fn any() -> Result<Expr, Refused> {
+pub(crate) fn any(budget: &Budget) -> Result<Expr, Refused> {
     let fraction = Expr::Seq(vec![Expr::text("."), digits(1, None)]);
     let sign = Expr::Class(vec![(b'+', b'+'), (b'-', b'-')]).optional();
     let exponent = Expr::Seq(vec![Expr::Class(vec![(b'E', b'E'), (b'e', b'e')]), sign, digits(1, Some(2))]);
-    Expr::Seq(vec![Expr::text("-").optional(), natural(0, None), fraction.optional(), exponent.optional()]).leaf()
+    Expr::Seq(vec![Expr::text("-").optional(), natural(0, None), fraction.optional(), exponent.optional()]).leaf(budget)
 }
 
 /// Integers within bounds that are multiples of a factor.
-pub(crate) fn integer(bounds: Bounds, factor: Option<u32>) -> Result<Expr, Refused> {
+pub(crate) fn integer(bounds: Bounds, factor: Option<u32>, budget: &Budget) -> Result<Expr, Refused> {
     let [positive, negative] = bounds.halves();
     let minus = |(least, most)| Expr::Seq(vec![Expr::text("-"), natural(least, most)]);
     let ways = positive.map(|(least, most)| natural(least, most)).into_iter().chain(negative.map(minus));
     let all = Expr::Alt(ways.collect());
     match factor {
-        None | Some(1) => all.leaf(),
+        None | Some(1) => all.leaf(budget),
         Some(factor) if factor == 0 || factor > FACTOR => {
             Err(Refused::new(format!("multipleOf {factor} is not supported: integers from 1 to {FACTOR} are")))
         }
-        Some(factor) => Ok(Expr::Dfa(intersect(&all.compile()?, &multiples(factor)?)?.into())),
+        Some(factor) => Ok(Expr::Dfa(intersect(&all.compile(budget)?, &multiples(factor, budget)?, budget)?.into())),
     }
 }
 
 /// Decimals within bounds. Without bounds: any number.
-pub(crate) fn decimal(bounds: Bounds) -> Result<Expr, Refused> {
+pub(crate) fn decimal(bounds: Bounds, budget: &Budget) -> Result<Expr, Refused> {
     if bounds.none() {
-        return any();
+        return any(budget);
     }
     let [positive, negative] = bounds.halves();
     let minus = |(least, most)| Expr::Seq(vec![Expr::text("-"), fixed(least, most)]);
     let ways = positive.map(|(least, most)| fixed(least, most)).into_iter().chain(negative.map(minus));
-    Expr::Alt(ways.collect()).leaf()
+    Expr::Alt(ways.collect()).leaf(budget)
 }
 
 /// Integers from `least` to `most` without a sign.
@@ -228,14 +230,14 @@ fn behind_point(low: &[u8], high: &[u8]) -> Expr {
 }
 
 /// Integers that a factor divides: a state for each remainder.
-fn multiples(factor: u32) -> Result<Dfa, Refused> {
+fn multiples(factor: u32, budget: &Budget) -> Result<Dfa, Refused> {
     let classes = (0..=255u8).map(|byte| match byte {
         b'0'..=b'9' => byte - b'0',
         b'-' => 10,
         _ => 11,
     });
     // The remainder of the digits so far; `None` before the first.
-    DfaBuilder::new(classes.collect(), None).build(|&remainder: &Option<u32>, successors| {
+    DfaBuilder::new(classes.collect(), None).build(budget, |&remainder: &Option<u32>, successors| {
         successors.extend((0..10).map(|digit| Some(Some((remainder.unwrap_or(0) * 10 + digit) % factor))));
         successors.extend([remainder.is_none().then_some(None), None]);
         Ok(remainder == Some(0))

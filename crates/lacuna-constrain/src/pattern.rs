@@ -7,19 +7,19 @@ use regex_syntax::{
 
 use crate::{
     Refused,
-    automaton::{Dfa, Expr},
+    automaton::{Budget, Dfa, Expr},
     chars::{self, Encoding},
 };
 
 /// The texts that a pattern matches from end to end.
-pub(crate) fn whole(pattern: &str) -> Result<Expr, Refused> {
-    expression(&parse(pattern)?, Encoding::Plain)
+pub(crate) fn whole(pattern: &str, budget: &Budget) -> Result<Expr, Refused> {
+    expression(&parse(pattern)?, Encoding::Plain, budget)
 }
 
 /// The contents of JSON strings in which a pattern matches somewhere.
-pub(crate) fn inside_json(pattern: &str) -> Result<Dfa, Refused> {
-    let anything = || Ok(chars::any(Encoding::Json)?.repeat(0, None));
-    Expr::Seq(vec![anything()?, expression(&parse(pattern)?, Encoding::Json)?, anything()?]).compile()
+pub(crate) fn inside_json(pattern: &str, budget: &Budget) -> Result<Dfa, Refused> {
+    let anything = || Ok(chars::any(Encoding::Json, budget)?.repeat(0, None));
+    Expr::Seq(vec![anything()?, expression(&parse(pattern)?, Encoding::Json, budget)?, anything()?]).compile(budget)
 }
 
 fn parse(pattern: &str) -> Result<Hir, Refused> {
@@ -40,28 +40,29 @@ pub(crate) fn quoted(text: &str) -> String {
     if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
 }
 
-fn expression(hir: &Hir, encoding: Encoding) -> Result<Expr, Refused> {
-    let all = |parts: &[Hir]| parts.iter().map(|part| expression(part, encoding)).collect::<Result<Vec<_>, _>>();
+fn expression(hir: &Hir, encoding: Encoding, budget: &Budget) -> Result<Expr, Refused> {
+    let all =
+        |parts: &[Hir]| parts.iter().map(|part| expression(part, encoding, budget)).collect::<Result<Vec<_>, _>>();
     Ok(match hir.kind() {
         HirKind::Empty => Expr::empty(),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
-            Ok(text) => chars::text(text, encoding)?,
+            Ok(text) => chars::text(text, encoding, budget)?,
             Err(_) => Expr::never(),
         },
         HirKind::Class(Class::Unicode(class)) => {
-            chars::class(class.iter().map(|range| (range.start(), range.end())), encoding)?
+            chars::class(class.iter().map(|range| (range.start(), range.end())), encoding, budget)?
         }
         // A pattern that matches only UTF-8 has only ASCII in classes of bytes.
         HirKind::Class(Class::Bytes(class)) => {
-            chars::class(class.iter().map(|range| (range.start().into(), range.end().into())), encoding)?
+            chars::class(class.iter().map(|range| (range.start().into(), range.end().into())), encoding, budget)?
         }
         HirKind::Look(Look::Start) => Expr::Start,
         HirKind::Look(Look::End) => Expr::End,
         HirKind::Look(_) => Expr::never(),
         HirKind::Repetition(repetition) => {
-            expression(&repetition.sub, encoding)?.repeat(repetition.min, repetition.max)
+            expression(&repetition.sub, encoding, budget)?.repeat(repetition.min, repetition.max)
         }
-        HirKind::Capture(capture) => expression(&capture.sub, encoding)?,
+        HirKind::Capture(capture) => expression(&capture.sub, encoding, budget)?,
         HirKind::Concat(parts) => Expr::Seq(all(parts)?),
         HirKind::Alternation(parts) => Expr::Alt(all(parts)?),
     })

@@ -9,7 +9,7 @@ use crate::{
 /// What all tokens do to all states may take this many entries (8 bytes each with what is made from them).
 const MOVES: usize = 12_000_000;
 /// Different effects of tokens and their prefixes.
-const EFFECTS: usize = 1 << 17;
+const EFFECTS: usize = 1 << 16;
 /// Classes with more tokens than one in this many of the vocabulary are kept as bit sets.
 const DENSE: usize = 64;
 

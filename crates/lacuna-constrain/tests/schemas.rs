@@ -65,7 +65,8 @@ fn every_text_of_random_schemas_validates() {
                 continue;
             }
         };
-        let shortest = Fit::new(&compiled, &[], Ending::Padded).map_or_else(|e| e.shortest.expect("some length"), |_| 0);
+        let shortest =
+            Fit::new(&compiled, &[], Ending::Padded).map_or_else(|e| e.shortest.expect("some length"), |_| 0);
         for _ in 0..2 {
             let length = shortest + random.below(40);
             let filled = fill(&compiled, length, &mut random);

@@ -1,7 +1,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use super::{
-    Dfa, DfaBuilder, Grammar, NODES, WORK,
+    Budget, Dfa, DfaBuilder, Grammar, NODES,
     grammar::{Graph, RETURN, When},
     too_large,
 };
@@ -9,22 +9,22 @@ use crate::Refused;
 
 /// The minimal automaton of a grammar in which recursive rules are nested at most `depth` deep, and whether that bound has
 /// left anything out. A call at the very end of a rule is a jump and does not nest.
-pub(crate) fn determinize(grammar: &Grammar, depth: usize) -> Result<(Dfa, bool), Refused> {
-    let graph = Graph::new(grammar)?;
+pub(crate) fn determinize(grammar: &Grammar, depth: usize, budget: &Budget) -> Result<(Dfa, bool), Refused> {
+    let graph = Graph::new(grammar, budget)?;
     let (classes, firsts) = byte_classes(&graph);
-    let mut places = Places::new(&graph, depth);
+    let mut places = Places::new(&graph, depth, budget);
     let root = places.place(graph.entries[grammar.root], EMPTY)?;
     let start = places.closure(&[root], true)?;
     let mut heads: Vec<Vec<u32>> = vec![Vec::new(); firsts.len()];
     let mut first = true;
-    let dfa = DfaBuilder::new(classes.clone(), start).build(|set, successors| {
+    let dfa = DfaBuilder::new(classes.clone(), start).build(budget, |set, successors| {
         let accepts = places.accepts(set, std::mem::take(&mut first))?;
         heads.iter_mut().for_each(Vec::clear);
         for &place in set.iter() {
             for (low, high, to) in places.reads(place)? {
                 let (low, high) = (classes[low as usize] as usize, classes[high as usize] as usize);
                 heads[low..=high].iter_mut().for_each(|head| head.push(to));
-                places.spend(high - low + 1)?;
+                budget.spend(high - low + 1)?;
             }
         }
         for (class, head) in heads.iter().enumerate() {
@@ -70,11 +70,11 @@ struct Places<'a> {
     /// The closure in which a place was last met.
     met: Vec<u32>,
     closures: u32,
-    work: usize,
+    budget: &'a Budget,
 }
 
 impl<'a> Places<'a> {
-    fn new(graph: &'a Graph, depth: usize) -> Self {
+    fn new(graph: &'a Graph, depth: usize, budget: &'a Budget) -> Self {
         Self {
             graph,
             depth,
@@ -85,13 +85,8 @@ impl<'a> Places<'a> {
             place_ids: HashMap::new(),
             met: Vec::new(),
             closures: 0,
-            work: 0,
+            budget,
         }
-    }
-
-    fn spend(&mut self, work: usize) -> Result<(), Refused> {
-        self.work += work;
-        if self.work > WORK { Err(too_large("the steps to make its automaton", WORK)) } else { Ok(()) }
     }
 
     fn place(&mut self, node: u32, stack: u32) -> Result<u32, Refused> {
@@ -195,7 +190,7 @@ impl<'a> Places<'a> {
             }
             jumps.clear();
             self.jumps(place, &mut jumps)?;
-            self.spend(1 + jumps.len())?;
+            self.budget.spend(1 + jumps.len())?;
             let reads = !self.graph.nodes[self.places[place as usize].0 as usize].bytes.is_empty();
             let ends = self.places[place as usize] == (RETURN, EMPTY);
             let waits = jumps.iter().any(|&(when, _)| when == When::End);

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::{RAW_STATES, minimize::minimize, too_large};
+use super::{Budget, RAW_STATES, minimize::minimize, too_large};
 use crate::Refused;
 
 /// No state: from here the text cannot be completed.
@@ -79,6 +79,7 @@ impl<K: Clone + Eq + std::hash::Hash> DfaBuilder<K> {
     /// Asks `expand` for every state whether it accepts and for its successor by class.
     pub(crate) fn build(
         mut self,
+        budget: &Budget,
         mut expand: impl FnMut(&K, &mut Vec<Option<K>>) -> Result<bool, Refused>,
     ) -> Result<Dfa, Refused> {
         let mut successors = Vec::new();
@@ -88,6 +89,7 @@ impl<K: Clone + Eq + std::hash::Hash> DfaBuilder<K> {
             let accepts = expand(&key, &mut successors)?;
             debug_assert_eq!(successors.len(), self.width);
             self.accepting.push(accepts);
+            budget.spend(self.width)?;
             for next in successors.drain(..) {
                 let id = match next {
                     None => NONE,

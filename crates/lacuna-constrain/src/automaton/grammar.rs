@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{DEAD, Dfa, NODES, determinize, minimize::components, too_large};
+use super::{Budget, DEAD, Dfa, NODES, determinize, minimize::components, too_large};
 use crate::Refused;
 
 /// A set of byte strings.
@@ -47,15 +47,15 @@ impl Expr {
     }
 
     /// The minimal automaton of an expression without calls.
-    pub(crate) fn compile(self) -> Result<Dfa, Refused> {
+    pub(crate) fn compile(self, budget: &Budget) -> Result<Dfa, Refused> {
         let mut grammar = Grammar::default();
         grammar.root = grammar.add(self);
-        Ok(determinize(&grammar, 0)?.0)
+        Ok(determinize(&grammar, 0, budget)?.0)
     }
 
     /// The same strings as one automaton, so that copies of them are small.
-    pub(crate) fn leaf(self) -> Result<Self, Refused> {
-        Ok(Self::Dfa(Arc::new(self.compile()?)))
+    pub(crate) fn leaf(self, budget: &Budget) -> Result<Self, Refused> {
+        Ok(Self::Dfa(Arc::new(self.compile(budget)?)))
     }
 }
 
@@ -132,12 +132,13 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new(grammar: &Grammar) -> Result<Self, Refused> {
+    pub(crate) fn new(grammar: &Grammar, budget: &Budget) -> Result<Self, Refused> {
         let groups = grammar.groups();
         let mut graph = Self { nodes: vec![Node::default()], entries: Vec::new() };
         for (rule, body) in grammar.rules.iter().enumerate() {
             let first = graph.nodes.len();
             let entry = graph.build(body, RETURN)?;
+            budget.spend(graph.nodes.len() - first)?;
             graph.entries.push(entry);
             for call in graph.nodes[first..].iter_mut().filter_map(|node| node.call.as_mut()) {
                 call.nests = groups[call.rule as usize] == groups[rule];

@@ -1,10 +1,10 @@
-use super::{DEAD, Dfa, DfaBuilder};
+use super::{Budget, DEAD, Dfa, DfaBuilder};
 use crate::Refused;
 
 /// The texts that both accept.
-pub(crate) fn intersect(a: &Dfa, b: &Dfa) -> Result<Dfa, Refused> {
+pub(crate) fn intersect(a: &Dfa, b: &Dfa, budget: &Budget) -> Result<Dfa, Refused> {
     let (classes, bytes) = joint_classes(a, b);
-    DfaBuilder::new(classes, (0, 0)).build(|&(x, y), successors| {
+    DfaBuilder::new(classes, (0, 0)).build(budget, |&(x, y), successors| {
         successors.extend(bytes.iter().map(|&byte| match (a.next(x, byte), b.next(y, byte)) {
             (DEAD, _) | (_, DEAD) => None,
             pair => Some(pair),
@@ -14,9 +14,9 @@ pub(crate) fn intersect(a: &Dfa, b: &Dfa) -> Result<Dfa, Refused> {
 }
 
 /// The texts that `a` accepts and `b` does not.
-pub(crate) fn subtract(a: &Dfa, b: &Dfa) -> Result<Dfa, Refused> {
+pub(crate) fn subtract(a: &Dfa, b: &Dfa, budget: &Budget) -> Result<Dfa, Refused> {
     let (classes, bytes) = joint_classes(a, b);
-    DfaBuilder::new(classes, (0, 0)).build(|&(x, y), successors| {
+    DfaBuilder::new(classes, (0, 0)).build(budget, |&(x, y), successors| {
         successors.extend(bytes.iter().map(|&byte| {
             let next = if y == DEAD { DEAD } else { b.next(y, byte) };
             Some((a.next(x, byte), next)).filter(|pair| pair.0 != DEAD)

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Refused, Spacing,
-    automaton::{Expr, Grammar},
+    automaton::{Budget, Expr, Grammar},
     json::{self, Any},
     number::{self, Bound, Bounds},
 };
@@ -47,13 +47,23 @@ const REFUSED: &[&str] = &[
     "$dynamicRef",
     "$recursiveRef",
 ];
+/// Schemas may be nested this deep.
+const NESTING: usize = 100;
 /// Lists of items and properties are at most this long.
 const COUNT: u64 = 10_000;
 
 /// The grammar of a schema's texts.
-pub(crate) fn grammar(schema: &Value, spacing: Spacing) -> Result<Grammar, Refused> {
-    let mut compiler =
-        Compiler { root: schema, spacing, grammar: Grammar::default(), references: HashMap::new(), any: None };
+pub(crate) fn grammar(schema: &Value, spacing: Spacing, budget: &Budget) -> Result<Grammar, Refused> {
+    let mut compiler = Compiler {
+        root: schema,
+        spacing,
+        grammar: Grammar::default(),
+        references: HashMap::new(),
+        any: None,
+        string: None,
+        nesting: 0,
+        budget,
+    };
     let expr = compiler.value(schema, "#")?;
     compiler.grammar.root = compiler.grammar.add(expr);
     Ok(compiler.grammar)
@@ -66,6 +76,11 @@ struct Compiler<'a> {
     /// The rules of schemas that others refer to.
     references: HashMap<String, usize>,
     any: Option<Any>,
+    /// Any string.
+    string: Option<Expr>,
+    /// Schemas that are being read, each inside the one before.
+    nesting: usize,
+    budget: &'a Budget,
 }
 
 /// A refusal that says where in the schema.
@@ -76,7 +91,7 @@ fn refuse<T>(path: &str, what: impl std::fmt::Display) -> Result<T, Refused> {
 impl<'a> Compiler<'a> {
     fn any(&mut self) -> Result<Any, Refused> {
         if self.any.is_none() {
-            self.any = Some(Any::new(&mut self.grammar, self.spacing)?);
+            self.any = Some(Any::new(&mut self.grammar, self.spacing, self.budget)?);
         }
         Ok(self.any.clone().expect("made above"))
     }
@@ -87,6 +102,16 @@ impl<'a> Compiler<'a> {
 
     /// The values that a schema accepts.
     fn value(&mut self, schema: &'a Value, path: &str) -> Result<Expr, Refused> {
+        if self.nesting == NESTING {
+            return refuse(path, format!("schemas are nested more than {NESTING} deep, references followed"));
+        }
+        self.nesting += 1;
+        let values = self.accepted(schema, path);
+        self.nesting -= 1;
+        values
+    }
+
+    fn accepted(&mut self, schema: &'a Value, path: &str) -> Result<Expr, Refused> {
         let schema = match schema {
             Value::Bool(true) => return self.any_value(),
             Value::Bool(false) => return Ok(Expr::never()),
@@ -112,8 +137,8 @@ impl<'a> Compiler<'a> {
         match kind {
             "null" => Ok(Expr::text("null")),
             "boolean" => Ok(Expr::Alt(vec![Expr::text("true"), Expr::text("false")])),
-            "integer" | "number" => number_of(schema, kind == "integer", path),
-            "string" => string::string(schema, path),
+            "integer" | "number" => number_of(schema, kind == "integer", path, self.budget),
+            "string" => self.string(schema, path),
             "array" => self.array(schema, path),
             "object" => self.object(schema, path),
             other => refuse(path, format!("{other:?} is not a type")),
@@ -246,7 +271,7 @@ fn count(schema: &Map<String, Value>, keyword: &str, path: &str) -> Result<Optio
     }
 }
 
-fn number_of(schema: &Map<String, Value>, integer: bool, path: &str) -> Result<Expr, Refused> {
+fn number_of(schema: &Map<String, Value>, integer: bool, path: &str, budget: &Budget) -> Result<Expr, Refused> {
     let bound = |keyword: &str, exclusive: bool| match schema.get(keyword) {
         None => Ok(None),
         Some(value) => match value.as_f64() {
@@ -263,9 +288,9 @@ fn number_of(schema: &Map<String, Value>, integer: bool, path: &str) -> Result<E
         Some((factor, _)) => return refuse(path, format!("multipleOf {factor} is not supported: whole numbers are")),
     };
     let numbers = if integer || factor.is_some() {
-        Bounds::integers(&least, &most).and_then(|bounds| number::integer(bounds, factor))
+        Bounds::integers(&least, &most).and_then(|bounds| number::integer(bounds, factor, budget))
     } else {
-        Bounds::decimals(&least, &most).and_then(number::decimal)
+        Bounds::decimals(&least, &most).and_then(|bounds| number::decimal(bounds, budget))
     };
     numbers.or_else(|refused| refuse(path, refused))
 }

@@ -113,19 +113,19 @@ impl<'a> Compiler<'a> {
         };
         // Each name is written in one way only, so that none of those described can come in disguise.
         let names = match schema.get("propertyNames") {
-            Some(Value::Object(names)) => string::contents(names, &format!("{path}/propertyNames"))?,
+            Some(Value::Object(names)) => string::contents(names, &format!("{path}/propertyNames"), self.budget)?,
             Some(_) => return refuse(path, "propertyNames is a schema of strings"),
             None => None,
         };
         let names = match names {
             Some(names) => names,
-            None => json::of_length(0, None)?,
+            None => json::of_length(0, None, self.budget)?,
         };
         let described = properties.iter().map(|property| {
             let quoted = Value::from(property.name).to_string();
             Expr::text(&quoted[1..quoted.len() - 1])
         });
-        let names = subtract(&names, &Expr::Alt(described.collect()).compile()?)?;
+        let names = subtract(&names, &Expr::Alt(described.collect()).compile(self.budget)?, self.budget)?;
         Ok(Some((json::string_of(names), self.grammar.add(value))))
     }
 

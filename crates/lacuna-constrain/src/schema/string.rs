@@ -1,22 +1,27 @@
 use serde_json::{Map, Value};
 
-use super::{count, refuse};
+use super::{Compiler, count, refuse};
 use crate::{
     Refused,
-    automaton::{Dfa, Expr, intersect},
+    automaton::{Budget, Dfa, Expr, intersect},
     json, pattern,
 };
 
-/// Strings that a schema accepts.
-pub(super) fn string(schema: &Map<String, Value>, path: &str) -> Result<Expr, Refused> {
-    match contents(schema, path)? {
-        Some(contents) => Ok(json::string_of(contents)),
-        None => json::any_string(),
+impl Compiler<'_> {
+    /// Strings that a schema accepts.
+    pub(super) fn string(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr, Refused> {
+        if let Some(contents) = contents(schema, path, self.budget)? {
+            return Ok(json::string_of(contents));
+        }
+        if self.string.is_none() {
+            self.string = Some(json::any_string(self.budget)?);
+        }
+        Ok(self.string.clone().expect("made above"))
     }
 }
 
 /// The contents of strings that a schema accepts, each character written in one way; `None` where any will do.
-pub(super) fn contents(schema: &Map<String, Value>, path: &str) -> Result<Option<Dfa>, Refused> {
+pub(super) fn contents(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Option<Dfa>, Refused> {
     let limit = |keyword| match count(schema, keyword, path)? {
         Some(count) => match u32::try_from(count) {
             Ok(count) => Ok(Some(count)),
@@ -27,31 +32,31 @@ pub(super) fn contents(schema: &Map<String, Value>, path: &str) -> Result<Option
     let (least, most) = (limit("minLength")?, limit("maxLength")?);
     let mut parts: Vec<Dfa> = Vec::new();
     match schema.get("pattern") {
-        Some(Value::String(text)) => parts.push(inside(text, path)?),
+        Some(Value::String(text)) => parts.push(inside(text, path, budget)?),
         Some(_) => return refuse(path, "pattern is not a text"),
         None => {}
     }
     // The standard takes formats that a reader does not know for remarks.
     if let Some(text) = schema.get("format").and_then(Value::as_str).and_then(format) {
-        parts.push(inside(&text, path)?);
+        parts.push(inside(&text, path, budget)?);
     }
     if least.is_some() || most.is_some() {
         if most.is_some_and(|most| most < least.unwrap_or(0)) {
             return refuse(path, "maxLength is less than minLength");
         }
-        parts.push(json::of_length(least.unwrap_or(0), most)?);
+        parts.push(json::of_length(least.unwrap_or(0), most, budget)?);
     }
     let mut parts = parts.into_iter();
     let Some(first) = parts.next() else { return Ok(None) };
-    let all = parts.try_fold(first, |all, part| intersect(&all, &part))?;
+    let all = parts.try_fold(first, |all, part| intersect(&all, &part, budget))?;
     if all.is_empty() {
         return refuse(path, "no string is as long as it must be and matches its pattern or format");
     }
     Ok(Some(all))
 }
 
-fn inside(text: &str, path: &str) -> Result<Dfa, Refused> {
-    pattern::inside_json(text).or_else(|refused| refuse(path, refused))
+fn inside(text: &str, path: &str, budget: &Budget) -> Result<Dfa, Refused> {
+    pattern::inside_json(text, budget).or_else(|refused| refuse(path, refused))
 }
 
 /// The pattern of a format, or of the common part of it.

@@ -56,7 +56,12 @@ fn value(random: &mut Random, depth: usize) -> Value {
         8 | 9 => object(random, depth - 1),
         10 => array(random, depth - 1),
         11 => alternatives(random, depth - 1),
-        _ => random.pick(&[json!({"$ref": "#/$defs/tree"}), json!({}), json!({"type": "object"}), json!({"type": "array"})]),
+        _ => random.pick(&[
+            json!({"$ref": "#/$defs/tree"}),
+            json!({}),
+            json!({"type": "object"}),
+            json!({"type": "array"}),
+        ]),
     }
 }
 
@@ -72,8 +77,19 @@ fn string(random: &mut Random) -> Value {
         }
         1 => {
             let patterns = [
-                r"^[a-z]+$", r"^\d{3}-\d{4}$", "a", "^(red|green|blue)$", r"^[^\d]{2,5}$", r"\S$", "^.{1,6}$",
-                r#"^["\\/]{1,3}$"#, "é|[α-ω]+", r"^\w+ \w+$", "^$|^x", r"^[A-Z]{2}\W?[0-9]*$", r"^[^\s]+\s[^\w]$",
+                r"^[a-z]+$",
+                r"^\d{3}-\d{4}$",
+                "a",
+                "^(red|green|blue)$",
+                r"^[^\d]{2,5}$",
+                r"\S$",
+                "^.{1,6}$",
+                r#"^["\\/]{1,3}$"#,
+                "é|[α-ω]+",
+                r"^\w+ \w+$",
+                "^$|^x",
+                r"^[A-Z]{2}\W?[0-9]*$",
+                r"^[^\s]+\s[^\w]$",
             ];
             schema["pattern"] = json!(random.pick(&patterns));
             if random.one_in(3) {
@@ -101,7 +117,8 @@ fn number(random: &mut Random) -> Value {
         2 => schema[random.pick(&["maximum", "exclusiveMaximum"])] = bound(low),
         _ => {
             schema[random.pick(&["minimum", "exclusiveMinimum"])] = bound(low);
-            schema[random.pick(&["maximum", "exclusiveMaximum"])] = bound(low + 3.0 + random.below(5000) as f64 * scale);
+            schema[random.pick(&["maximum", "exclusiveMaximum"])] =
+                bound(low + 3.0 + random.below(5000) as f64 * scale);
         }
     }
     if integer && random.one_in(4) {
@@ -111,8 +128,16 @@ fn number(random: &mut Random) -> Value {
 }
 
 fn constant(random: &mut Random) -> Value {
-    let values =
-        [json!("a b"), json!("\"q\"\n"), json!(3), json!(-2.5), json!(null), json!(true), json!([1, "x"]), json!({"k": []})];
+    let values = [
+        json!("a b"),
+        json!("\"q\"\n"),
+        json!(3),
+        json!(-2.5),
+        json!(null),
+        json!(true),
+        json!([1, "x"]),
+        json!({"k": []}),
+    ];
     if random.one_in(3) {
         json!({"const": random.pick(&values)})
     } else {
@@ -174,9 +199,7 @@ fn alternatives(random: &mut Random, depth: usize) -> Value {
         0 => json!({"anyOf": [value(random, depth), value(random, depth)]}),
         1 => json!({"oneOf": [string(random), number(random), {"type": "null"}]}),
         _ => {
-            let kind = |kind: &str, inner: Value| {
-                json!({"type": "object", "properties": {"kind": {"const": kind}, "value": inner}, "required": ["kind"]})
-            };
+            let kind = |kind: &str, inner: Value| json!({"type": "object", "properties": {"kind": {"const": kind}, "value": inner}, "required": ["kind"]});
             json!({"oneOf": [kind("one", value(random, 0)), kind("two", value(random, 0))]})
         }
     }
