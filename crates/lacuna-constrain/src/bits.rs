@@ -10,14 +10,17 @@ impl<T: Copy + Default> Rows<T> {
         Self { words, data: vec![T::default(); rows * words] }
     }
 
+    #[inline]
     pub(crate) fn words(&self) -> usize {
         self.words
     }
 
+    #[inline]
     pub(crate) fn row(&self, row: usize) -> &[T] {
         &self.data[row * self.words..][..self.words]
     }
 
+    #[inline]
     pub(crate) fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.words..][..self.words]
     }
@@ -32,10 +35,50 @@ impl<T: Copy + Default> Rows<T> {
     }
 }
 
+/// Rows of 64-bit words are whole blocks of this many words, which processors handle at once.
+const BLOCK: usize = 4;
+
+/// The words of a row of so many bits.
+pub(crate) fn words_for(bits: usize) -> usize {
+    bits.div_ceil(64 * BLOCK).max(1) * BLOCK
+}
+
+/// Adds bits to a row; says whether any is new.
+#[inline]
+pub(crate) fn add(row: &mut [u64], more: &[u64]) -> bool {
+    let mut new = 0;
+    for (row, more) in row.as_chunks_mut::<BLOCK>().0.iter_mut().zip(more.as_chunks::<BLOCK>().0) {
+        for at in 0..BLOCK {
+            new |= more[at] & !row[at];
+            row[at] |= more[at];
+        }
+    }
+    new != 0
+}
+
+/// Adds to a row the bits that two others share.
+#[inline]
+pub(crate) fn add_shared(row: &mut [u64], a: &[u64], b: &[u64]) {
+    let (a, b) = (a.as_chunks::<BLOCK>().0, b.as_chunks::<BLOCK>().0);
+    for ((row, a), b) in row.as_chunks_mut::<BLOCK>().0.iter_mut().zip(a).zip(b) {
+        for at in 0..BLOCK {
+            row[at] |= a[at] & b[at];
+        }
+    }
+}
+
+/// True for a row without bits.
+#[inline]
+pub(crate) fn is_zero(row: &[u64]) -> bool {
+    row.iter().fold(0, |all, word| all | word) == 0
+}
+
+#[inline]
 pub(crate) fn get(words: &[u64], bit: usize) -> bool {
     words[bit / 64] >> (bit % 64) & 1 == 1
 }
 
+#[inline]
 pub(crate) fn set(words: &mut [u64], bit: usize) {
     words[bit / 64] |= 1 << (bit % 64);
 }
@@ -51,6 +94,7 @@ pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = usize> {
 
 /// Spreads every bit upwards for as long as `through` has the bits on the way: a bit at 3 with `through` at 3 and 4 gives
 /// 3, 4 and 5. One addition does it, its carry runs through the ones (Cameron's MatchStar).
+#[inline]
 pub(crate) fn spread(bits: &mut [u64], through: &[u64]) {
     let mut carry = false;
     for (bits, &through) in bits.iter_mut().zip(through) {
@@ -62,6 +106,7 @@ pub(crate) fn spread(bits: &mut [u64], through: &[u64]) {
 }
 
 /// `(bits & through)` moved up by one.
+#[inline]
 pub(crate) fn advance(bits: &[u64], through: &[u64], out: &mut [u64]) {
     let mut carry = 0;
     for ((out, &bits), &through) in out.iter_mut().zip(bits).zip(through) {
@@ -72,6 +117,7 @@ pub(crate) fn advance(bits: &[u64], through: &[u64], out: &mut [u64]) {
 }
 
 /// The lowest `len` bits in the opposite order.
+#[inline]
 pub(crate) fn reverse(bits: &[u64], len: usize, out: &mut [u64]) {
     out.fill(0);
     let shift = bits.len() * 64 - len;

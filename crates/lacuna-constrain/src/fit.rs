@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::{
     Compiled, Impossible, NotAllowed,
-    bits::{Rows, get, ones, reverse, set},
+    bits::{Rows, add, add_shared, get, is_zero, ones, reverse, set, words_for},
     reach::reach,
     shortest::shortest,
     tokens::TokenAutomaton,
@@ -33,7 +33,7 @@ pub struct Fit {
     decided: Vec<u64>,
     /// What the token of each decided position does, sorted by the state it leads to.
     inverse: Vec<Box<[(u16, u16)]>>,
-    /// For each state the boundaries at which it can stand, from the left.
+    /// For each state the positions before which it can stand, from the left.
     before: Rows<u64>,
     /// For each state the positions behind which it can stand, from the right.
     after: Rows<u64>,
@@ -64,7 +64,7 @@ impl Fit {
     pub fn new(compiled: &Arc<Compiled>, canvas: &[Option<u32>], ending: Ending) -> Result<Self, Impossible> {
         let length = canvas.len();
         let automaton = compiled.automaton();
-        let words = (length + 1).div_ceil(64);
+        let words = words_for(length);
         let mut fit = Self {
             compiled: compiled.clone(),
             ending,
@@ -216,10 +216,10 @@ impl Fit {
         before.clear();
         set(before.row_mut(0), 0);
         let follow = |position, state| self.follow(position, state).into_iter();
-        reach(&automaton.forward, &self.masked, &self.decided, follow, &mut before);
+        reach(&automaton.forward, &self.masked, &self.decided, length, follow, &mut before);
         self.before = before;
 
-        // From the right, boundaries, positions and states are counted from their other ends.
+        // From the right, positions and states are counted from their other ends.
         let mut from_end = Rows::new(automaton.states, words);
         let last = automaton.states - 1;
         for state in (0..automaton.states).filter(|&state| self.ends(state)) {
@@ -234,11 +234,23 @@ impl Fit {
             let first = moves.partition_point(|&(to, _)| to < state);
             moves[first..].iter().take_while(move |m| m.0 == state).map(move |&(_, from)| last as u16 - from)
         };
-        reach(&automaton.backward, &masked, &decided, follow, &mut from_end);
+        reach(&automaton.backward, &masked, &decided, length, follow, &mut from_end);
         for state in 0..automaton.states {
             reverse(from_end.row(last - state), length, self.after.row_mut(state));
         }
-        get(from_end.row(last), length)
+        self.possible()
+    }
+
+    /// Says whether the first position can be passed.
+    fn possible(&self) -> bool {
+        match self.canvas.first() {
+            None => self.ends(0),
+            Some(Some(token)) => self.allows(0, *token),
+            Some(None) => {
+                let next = self.compiled.automaton().edges.get(0);
+                next.iter().any(|&(to, _)| get(self.after.row(to as usize), 0))
+            }
+        }
     }
 
     /// Brings the classes allowed at every position up to date.
@@ -248,22 +260,19 @@ impl Fit {
         let mut of_set = Rows::<u64>::new(automaton.sets.len(), words);
         for from in 0..automaton.states {
             let before = self.before.row(from);
-            if before.iter().all(|&word| word == 0) {
+            if is_zero(before) {
                 continue;
             }
             for &(to, classes) in automaton.edges.get(from) {
-                let after = self.after.row(to as usize);
-                for ((word, before), after) in of_set.row_mut(classes as usize).iter_mut().zip(before).zip(after) {
-                    *word |= before & after;
-                }
+                add_shared(of_set.row_mut(classes as usize), before, self.after.row(to as usize));
             }
         }
         let mut of_class = Rows::<u64>::new(automaton.classes(), words);
         for classes in 0..automaton.sets.len() {
             let positions = of_set.row(classes);
-            if positions.iter().any(|&word| word != 0) {
+            if !is_zero(positions) {
                 for &class in automaton.sets.get(classes) {
-                    of_class.row_mut(class as usize).iter_mut().zip(positions).for_each(|(word, more)| *word |= more);
+                    add(of_class.row_mut(class as usize), positions);
                 }
             }
         }

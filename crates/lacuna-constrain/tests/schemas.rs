@@ -79,8 +79,11 @@ fn every_text_of_random_schemas_validates() {
     }
     assert!(refused < SCHEMAS / 20, "{refused} schemas refused");
     let Some(python) = python() else {
-        assert!(std::env::var_os("CI").is_none(), "python3 with the jsonschema package is needed");
-        eprintln!("SKIPPED: python3 with the jsonschema package is needed to check the texts");
+        assert!(std::env::var_os("NEED_JSONSCHEMA").is_none(), "python with the jsonschema package is needed");
+        #[expect(clippy::print_stderr)]
+        {
+            eprintln!("SKIPPED: the texts are not checked, for want of python3 with the jsonschema package");
+        }
         return;
     };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/validate.py");
