@@ -30,6 +30,10 @@ impl<T: Copy + Default> Rows<T> {
         self.data.len() / self.words - 1
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.data.as_slice())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.data.fill(T::default());
     }

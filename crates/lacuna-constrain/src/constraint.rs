@@ -145,6 +145,11 @@ impl Compiled {
         self.dfa.matches(text)
     }
 
+    /// The memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.automaton.bytes() + self.dfa.bytes()
+    }
+
     pub(crate) fn automaton(&self) -> &TokenAutomaton {
         &self.automaton
     }

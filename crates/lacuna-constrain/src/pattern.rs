@@ -11,6 +11,9 @@ use crate::{
     chars::{self, Encoding},
 };
 
+/// The bytes of a pattern at most.
+const LENGTH: usize = 1 << 14;
+
 /// The texts that a pattern matches from end to end.
 pub(crate) fn whole(pattern: &str, budget: &Budget) -> Result<Expr, Refused> {
     expression(&parse(pattern)?, Encoding::Plain, budget)
@@ -24,6 +27,9 @@ pub(crate) fn inside_json(pattern: &str, budget: &Budget) -> Result<Dfa, Refused
 
 fn parse(pattern: &str) -> Result<Hir, Refused> {
     let refused = |reason: String| Refused::new(format!("the pattern {} is refused: {reason}", quoted(pattern)));
+    if pattern.len() > LENGTH {
+        return Err(refused(format!("it is longer than {LENGTH} bytes")));
+    }
     let mut tree = ast::parse::Parser::new().parse(pattern).map_err(|error| refused(error.kind().to_string()))?;
     narrow(&mut tree).map_err(|reason| refused(reason.into()))?;
     let hir = Translator::new().translate(pattern, &tree).map_err(|error| refused(error.kind().to_string()))?;

@@ -6,8 +6,8 @@ use crate::{
     bits::Rows,
 };
 
-/// What all tokens do to all states may take this many entries (8 bytes each with what is made from them).
-const MOVES: usize = 12_000_000;
+/// What all tokens do to all states may take this many entries.
+const MOVES: usize = 4_000_000;
 /// Different effects of tokens and their prefixes.
 const EFFECTS: usize = 1 << 16;
 /// Classes with more tokens than one in this many of the vocabulary are kept as bit sets.
@@ -81,6 +81,10 @@ impl<T: Copy> Lists<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.first.len() - 1
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self.first.as_slice()) + size_of_val(self.items.as_slice())
     }
 
     pub(crate) fn get(&self, at: usize) -> &[T] {
@@ -159,6 +163,13 @@ impl TokenAutomaton {
     /// What a class does: pairs of state and next state, sorted by state.
     pub(crate) fn moves(&self, class: u32) -> &[(u16, u16)] {
         self.moves.get(class as usize)
+    }
+
+    /// The memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let tables = self.class_of.len() * 4 + self.dense.bytes() + self.states;
+        let lists = self.moves.bytes() + self.members.bytes() + self.edges.bytes() + self.sets.bytes();
+        tables + lists + self.forward.next.bytes() + self.backward.next.bytes()
     }
 
     pub(crate) fn classes(&self) -> usize {

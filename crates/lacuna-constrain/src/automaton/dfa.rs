@@ -44,6 +44,11 @@ impl Dfa {
         self.accepting[state as usize]
     }
 
+    /// The memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.table.as_slice()) + self.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         !self.accepting.contains(&true)
     }

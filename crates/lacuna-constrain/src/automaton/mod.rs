@@ -32,7 +32,7 @@ impl Budget {
         Self(Cell::new(WORK))
     }
 
-    fn spend(&self, work: usize) -> Result<(), Refused> {
+    pub(crate) fn spend(&self, work: usize) -> Result<(), Refused> {
         match self.0.get().checked_sub(work) {
             Some(left) => {
                 self.0.set(left);

@@ -5,6 +5,8 @@ use crate::Refused;
 
 /// References are followed this far.
 const STEPS: usize = 8;
+/// The work of comparing two schemas, in steps of the budget.
+const WORK: usize = 20;
 
 impl<'a> Compiler<'a> {
     /// Refuses alternatives of which a value might meet two.
@@ -27,6 +29,7 @@ impl<'a> Compiler<'a> {
 
     /// True where no value meets both schemas; false where one does or it cannot be told.
     fn disjoint(&self, a: &'a Value, b: &'a Value, path: &str, steps: usize) -> Result<bool, Refused> {
+        self.budget.spend(WORK)?;
         let (a, b) = (self.follow(a, path)?, self.follow(b, path)?);
         if *a == Value::Bool(false) || *b == Value::Bool(false) {
             return Ok(true);
@@ -80,6 +83,7 @@ impl<'a> Compiler<'a> {
     fn none_meets(&self, these: &[&Value], schema: &Map<String, Value>, path: &str) -> Result<bool, Refused> {
         let kinds = named_kinds(schema, path)?;
         let others = values(schema);
+        self.budget.spend(these.len() * others.as_ref().map_or(1, Vec::len))?;
         let meets = |value: &&&Value| {
             (kinds.is_empty() || kinds.iter().any(|kind| is_of_kind(value, kind)))
                 && others.as_ref().is_none_or(|others| others.iter().any(|other| same(other, value)))

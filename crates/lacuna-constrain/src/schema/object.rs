@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{Compiler, count, refuse, string};
@@ -57,31 +59,28 @@ impl<'a> Compiler<'a> {
     }
 
     fn properties(&mut self, schema: &'a Map<String, Value>, path: &str) -> Result<Vec<Property<'a>>, Refused> {
-        let empty = Vec::new();
-        let required = match schema.get("required") {
-            None => &empty,
-            Some(Value::Array(names)) if names.iter().all(Value::is_string) => names,
+        let required: Vec<&str> = match schema.get("required") {
+            None => Vec::new(),
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
+                names.iter().filter_map(Value::as_str).collect()
+            }
             Some(_) => return refuse(path, "required is a list of names"),
         };
-        let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
         let named = match schema.get("properties") {
             None => None,
             Some(Value::Object(named)) => Some(named),
             Some(_) => return refuse(path, "properties is an object"),
         };
+        let mut missing: HashSet<&str> = required.iter().copied().collect();
         let mut properties = Vec::new();
         for (name, value) in named.into_iter().flatten() {
             let value = self.value(value, &format!("{path}/properties/{name}"))?;
-            properties.push(Property {
-                name,
-                value: self.grammar.add(value),
-                required: required.contains(&name.as_str()),
-            });
+            let value = self.grammar.add(value);
+            properties.push(Property { name, value, required: missing.remove(name.as_str()) });
         }
         // A property that is required and not described is like any other that is not described.
-        let listed = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        for name in listed {
-            if properties.iter().any(|property| property.name == name) {
+        for name in required {
+            if !missing.remove(name) {
                 continue;
             }
             let value = match schema.get("additionalProperties") {
