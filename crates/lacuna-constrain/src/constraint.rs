@@ -12,7 +12,7 @@ use crate::{
 /// The states an automaton may have.
 const STATES: usize = 1 << 14;
 /// The states to which recursion is unrolled where no depth is asked for.
-const UNROLLED_STATES: usize = 1 << 11;
+const UNROLLED_STATES: usize = 1 << 12;
 /// The depth to which recursion is unrolled at most where no depth is asked for.
 const DEPTH: usize = 32;
 

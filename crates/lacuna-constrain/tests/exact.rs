@@ -198,4 +198,45 @@ proptest! {
         let matches = |text: &[u8]| texts.iter().any(|choice| choice.as_bytes() == text);
         compare(&compiled.expect("compiles"), &matches, &tokens, Ending::Padded, length, &choices);
     }
+
+    #[test]
+    fn the_shortest_length_is_that_of_the_shortest_canvas(
+        pattern in pattern(),
+        tokens in tokens(),
+        exact in any::<bool>(),
+        canvas in prop::collection::vec(prop_oneof![Just(None), (0u32..12).prop_map(Some)], 0..5),
+    ) {
+        let ending = if exact { Ending::Exact } else { Ending::Padded };
+        let Ok(compiled) = Constraint::Regex(pattern).compile(&vocabulary(&tokens), &Options::default()) else {
+            return Ok(());
+        };
+        let Err(impossible) = Fit::new(&compiled, &canvas, ending) else { return Ok(()) };
+        // Every run of masks takes any length, and so does what lies behind the end.
+        let mut pieces: Vec<Option<u32>> = canvas;
+        pieces.dedup_by(|a, b| a.is_none() && b.is_none());
+        if pieces.last() != Some(&None) {
+            pieces.push(None);
+        }
+        let runs = pieces.iter().filter(|piece| piece.is_none()).count();
+        let longest = 6usize;
+        let mut least = None;
+        for choice in 0..longest.pow(runs as u32) {
+            let mut rest = choice;
+            let stretched: Vec<Option<u32>> = (pieces.iter())
+                .flat_map(|piece| {
+                    let count = if piece.is_none() { rest % longest } else { 1 };
+                    rest = if piece.is_none() { rest / longest } else { rest };
+                    vec![*piece; count]
+                })
+                .collect();
+            if least.is_none_or(|least| stretched.len() < least) && Fit::new(&compiled, &stretched, ending).is_ok() {
+                least = Some(stretched.len());
+            }
+        }
+        match (impossible.shortest, least) {
+            // Beyond what was tried.
+            (Some(shortest), None) => prop_assert!(shortest >= longest),
+            (shortest, least) => prop_assert_eq!(shortest, least),
+        }
+    }
 }

@@ -54,6 +54,8 @@ fn the_shortest_length_that_would_do_is_told() {
     // With what is decided kept: two masks before, one behind.
     assert_eq!(shortest("aab+aa", &[None, Some(B), None], Ending::Exact), Some(5));
     assert_eq!(shortest("a{3}b", &[Some(A), None, Some(AB), None, None], Ending::Exact), Some(3));
+    // A state first reached the long way, before the decided token, is reached sooner behind it.
+    assert_eq!(shortest("(aaab|ba)a{4}", &[None, Some(B), None], Ending::Exact), Some(6));
     assert_eq!(shortest("a+", &[Some(B), None], Ending::Padded), None);
     assert_eq!(shortest("a+", &[Some(SPECIAL), None], Ending::Padded), None);
     assert_eq!(shortest("a+", &[Some(77), None], Ending::Padded), None);
