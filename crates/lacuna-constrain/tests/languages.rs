@@ -247,6 +247,12 @@ fn any_json_is_nested_as_deep_as_states_allow() {
     let object = compile(Constraint::JsonObject).expect("compiles");
     check(&object, &["{}", r#"{"a": [1, {"b": null}], "c": "\u0041"}"#], &["[]", "1", "{", r#"{"a"}"#, "{1:2}"]);
     assert!(object.depth().is_some_and(|depth| depth >= 4));
+    // A large schema leaves room for it as well.
+    let mut large = json!({"properties": {"free": {"type": "object"}}, "required": ["free"]});
+    for at in 0..10 {
+        large["properties"][format!("text{at}")] = json!({"type": "string", "maxLength": 40});
+    }
+    check(&schema(large), &[r#"{"free":{"a":[{}, 1]},"text3":"x"}"#], &[r#"{"text3":"x"}"#]);
     let value = compile(Constraint::JsonValue).expect("compiles");
     check(&value, &["[]", "-0.5", r#""x""#, "[[[[]]]]"], &["", "[1 2]", "tru"]);
 }
