@@ -11,9 +11,10 @@ use crate::{
 
 /// The states an automaton may have.
 const STATES: usize = 1 << 14;
-/// The states to which recursion is unrolled where no depth is asked for.
-const UNROLLED_STATES: usize = 1 << 12;
-/// The depth to which recursion is unrolled at most where no depth is asked for.
+/// The states that unrolling recursion may add where no depth is asked for.
+const UNROLLED_STATES: usize = 1 << 11;
+/// The depth to which recursion is unrolled, within the limit on states, where no depth is asked for: at least and at most.
+const LEAST_DEPTH: usize = 2;
 const DEPTH: usize = 32;
 
 /// The texts that are allowed.
@@ -104,16 +105,26 @@ fn unroll(grammar: &Grammar, depth: Option<usize>, budget: &Budget) -> Result<(D
         return Ok((dfa, cut.then_some(depth)));
     }
     let (mut best, mut cut) = determinize(grammar, 0, budget)?;
-    let mut depth = 0;
+    let (mut depth, mut growth) = (0, 0);
+    let mut limit = best.len() + UNROLLED_STATES;
     while cut && depth < DEPTH {
-        match determinize(grammar, depth + 1, budget) {
-            Ok((deeper, deeper_cut)) if best.is_empty() || deeper.len() <= UNROLLED_STATES => {
-                (best, cut) = (deeper, deeper_cut);
-                depth += 1;
-            }
-            Err(refused) if best.is_empty() => return Err(refused),
-            _ => break,
+        // A level adds at least as many states as the one before.
+        if depth >= LEAST_DEPTH && best.len() + growth > limit && !best.is_empty() {
+            break;
         }
+        let (deeper, deeper_cut) = match determinize(grammar, depth + 1, budget) {
+            Ok(deeper) => deeper,
+            Err(refused) if best.is_empty() => return Err(refused),
+            Err(_) => break,
+        };
+        if best.is_empty() {
+            limit = deeper.len() + UNROLLED_STATES;
+        } else if deeper.len() > if depth < LEAST_DEPTH { STATES } else { limit } {
+            break;
+        }
+        growth = deeper.len().saturating_sub(best.len());
+        (best, cut) = (deeper, deeper_cut);
+        depth += 1;
     }
     Ok((best, cut.then_some(depth)))
 }

@@ -142,6 +142,8 @@ fn further_properties_come_where_they_are_asked_for() {
     let compiled =
         schema(json!({"type": "object", "propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": true}));
     check(&compiled, &[r#"{"ab":[1,{}]}"#], &[r#"{"aB":1}"#, r#"{"":1}"#]);
+    let compiled = schema(json!({"type": "object", "propertyNames": {"enum": ["a", "b\""]}}));
+    check(&compiled, &["{}", r#"{"b\"":1,"a":2}"#], &[r#"{"c":1}"#]);
     let compiled = schema(json!({"type": "object", "required": ["x"]}));
     check(&compiled, &[r#"{"x":[]}"#], &["{}", r#"{"y":1}"#]);
 }
@@ -175,6 +177,10 @@ fn strings_keep_length_pattern_and_format() {
     check(&compiled, &[r#""b""#, r#""abb""#, r#""\\b""#], &[r#""ba""#, r#""aabb""#, r#""""#]);
     let compiled = schema(json!({"type": "string", "format": "date"}));
     check(&compiled, &[r#""2024-02-28""#, r#""1999-12-31""#], &[r#""2024-02-30""#, r#""2024-13-01""#, r#""24-01-01""#]);
+    let compiled = schema(json!({"type": "string", "format": "hostname"}));
+    check(&compiled, &[r#""a-b.example""#, r#""x""#], &[r#""xn--a""#, r#""-a""#, r#""a..b""#, r#""""#]);
+    let compiled = schema(json!({"type": "string", "format": "a house's own"}));
+    check(&compiled, &[r#""x""#], &["1"]);
     let free = schema(json!({"type": "string"}));
     check(&free, &[r#""""#, r#""\u00e9\/\b""#, "\"\u{7f}é\""], &[r#""\x""#, "\"\t\"", r#""\ud800""#, r#"""""#]);
 }
@@ -221,6 +227,8 @@ fn schemas_that_cannot_be_kept_are_refused_where_they_are() {
         (json!({"$ref": "#/$defs/none"}), "points to nothing"),
         (json!({"$ref": "#"}), "matches no text"),
         (json!({"type": "strnig"}), "is not a type"),
+        (json!({"propertyNames": {"const": "a"}}), "const is not supported in the names"),
+        (json!({"type": "string", "format": "json-pointer"}), "format json-pointer"),
         (json!({"type": "string", "pattern": "("}), "unclosed group"),
         (json!({"type": "string", "minLength": 3, "maxLength": 2}), "maxLength"),
         (json!({"allOf": [{"type": "string"}, {"minLength": 2}]}), "allOf"),
@@ -239,6 +247,12 @@ fn any_json_is_nested_as_deep_as_states_allow() {
     let object = compile(Constraint::JsonObject).expect("compiles");
     check(&object, &["{}", r#"{"a": [1, {"b": null}], "c": "\u0041"}"#], &["[]", "1", "{", r#"{"a"}"#, "{1:2}"]);
     assert!(object.depth().is_some_and(|depth| depth >= 4));
+    // A large schema leaves room for it as well.
+    let mut large = json!({"properties": {"free": {"type": "object"}}, "required": ["free"]});
+    for at in 0..10 {
+        large["properties"][format!("text{at}")] = json!({"type": "string", "maxLength": 40});
+    }
+    check(&schema(large), &[r#"{"free":{"a":[{}, 1]},"text3":"x"}"#], &[r#"{"text3":"x"}"#]);
     let value = compile(Constraint::JsonValue).expect("compiles");
     check(&value, &["[]", "-0.5", r#""x""#, "[[[[]]]]"], &["", "[1 2]", "tru"]);
 }

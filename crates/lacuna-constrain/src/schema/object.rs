@@ -2,12 +2,15 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Compiler, count, refuse, string};
+use super::{Compiler, STRING, count, refuse, string};
 use crate::{
     Refused,
-    automaton::{Expr, subtract},
+    automaton::{Dfa, Expr, subtract},
     json,
 };
+
+/// Keywords that restrict nothing.
+const REMARKS: &[&str] = &["title", "description", "$comment", "examples", "default"];
 
 /// A property that an object may have.
 struct Property<'a> {
@@ -112,20 +115,36 @@ impl<'a> Compiler<'a> {
         };
         // Each name is written in one way only, so that none of those described can come in disguise.
         let names = match schema.get("propertyNames") {
-            Some(Value::Object(names)) => string::contents(names, &format!("{path}/propertyNames"), self.budget)?,
-            Some(_) => return refuse(path, "propertyNames is a schema of strings"),
+            Some(names) => self.names(names, &format!("{path}/propertyNames"))?,
             None => None,
         };
         let names = match names {
             Some(names) => names,
             None => json::of_length(0, None, self.budget)?,
         };
-        let described = properties.iter().map(|property| {
-            let quoted = Value::from(property.name).to_string();
-            Expr::text(&quoted[1..quoted.len() - 1])
-        });
+        let described = properties.iter().map(|property| contents_of(property.name));
         let names = subtract(&names, &Expr::Alt(described.collect()).compile(self.budget)?, self.budget)?;
         Ok(Some((json::string_of(names), self.grammar.add(value))))
+    }
+
+    /// The names that a schema of names accepts; `None` where any will do.
+    fn names(&self, schema: &Value, path: &str) -> Result<Option<Dfa>, Refused> {
+        let schema = match schema {
+            Value::Bool(true) => return Ok(None),
+            Value::Object(schema) => schema,
+            _ => return refuse(path, "the names of properties have a schema of strings"),
+        };
+        if let Some(Value::Array(names)) = schema.get("enum").filter(|_| schema.len() == 1) {
+            let names = names.iter().filter_map(Value::as_str).map(contents_of);
+            return Expr::Alt(names.collect()).compile(self.budget).map(Some);
+        }
+        let kept = |keyword: &&String| STRING.contains(&keyword.as_str()) || REMARKS.contains(&keyword.as_str());
+        let of_strings = schema.get("type").is_none_or(|kind| kind == "string");
+        match schema.keys().find(|keyword| !kept(keyword) && *keyword != "type") {
+            Some(keyword) => refuse(path, format!("{keyword} is not supported in the names of properties")),
+            None if !of_strings => refuse(path, "names of properties are strings"),
+            None => string::contents(schema, path, self.budget),
+        }
     }
 
     /// Bounds on the number of properties are kept where they hold by themselves.
@@ -146,4 +165,10 @@ impl<'a> Compiler<'a> {
         }
         Ok(())
     }
+}
+
+/// A text as it stands between quotes.
+fn contents_of(text: &str) -> Expr {
+    let quoted = Value::from(text).to_string();
+    Expr::text(&quoted[1..quoted.len() - 1])
 }

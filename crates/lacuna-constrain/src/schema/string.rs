@@ -7,6 +7,19 @@ use crate::{
     json, pattern,
 };
 
+/// Formats that the standard defines and that have no pattern here.
+const REFUSED_FORMATS: &[&str] = &[
+    "idn-email",
+    "idn-hostname",
+    "iri",
+    "iri-reference",
+    "json-pointer",
+    "regex",
+    "relative-json-pointer",
+    "uri-reference",
+    "uri-template",
+];
+
 impl Compiler<'_> {
     /// Strings that a schema accepts.
     pub(super) fn string(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr, Refused> {
@@ -36,9 +49,17 @@ pub(super) fn contents(schema: &Map<String, Value>, path: &str, budget: &Budget)
         Some(_) => return refuse(path, "pattern is not a text"),
         None => {}
     }
-    // The standard takes formats that a reader does not know for remarks.
-    if let Some(text) = schema.get("format").and_then(Value::as_str).and_then(format) {
-        parts.push(inside(&text, path, budget)?);
+    match schema.get("format").and_then(Value::as_str) {
+        Some(name) if REFUSED_FORMATS.contains(&name) => {
+            return refuse(path, format!("format {name} is not supported"));
+        }
+        // The standard takes formats that it does not define for remarks.
+        Some(name) => {
+            if let Some(text) = format(name) {
+                parts.push(inside(&text, path, budget)?);
+            }
+        }
+        None => {}
     }
     if least.is_some() || most.is_some() {
         if most.is_some_and(|most| most < least.unwrap_or(0)) {
@@ -64,7 +85,8 @@ fn format(name: &str) -> Option<String> {
     const DATE: &str = "[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
         |(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)";
     const TIME: &str = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?(Z|[+\-]([01][0-9]|2[0-3]):[0-5][0-9])";
-    const LABEL: &str = "[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?";
+    // Two hyphens in a row would call for the rules of international names.
+    const LABEL: &str = "[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20})?";
     const BYTE: &str = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
     let body = match name {
         "date" => DATE.to_owned(),
