@@ -94,7 +94,7 @@ pub(crate) struct Decoding {
     pub(crate) steps: Option<usize>,
     /// schedule: how the tokens are spread over the steps [default: llada]
     #[arg(long, value_enum)]
-    pub(crate) schedule: Option<Family>,
+    pub(crate) schedule: Option<Convention>,
     /// schedule dream: the last timestep [default: 0.001]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub(crate) eps: Option<f32>,
@@ -131,7 +131,7 @@ pub(crate) struct Decoding {
     /// What temperature means: llada draws the token but ranks by untempered confidence, dream tempers both [default: as the
     /// model's family does]
     #[arg(long, value_enum)]
-    pub(crate) sampling: Option<Family>,
+    pub(crate) sampling: Option<Convention>,
     /// Classifier-free guidance as LLaDA's cfg_scale; doubles the number of forwards
     #[arg(long, visible_alias = "cfg-scale", value_name = "X", allow_negative_numbers = true)]
     pub(crate) guidance: Option<f32>,
@@ -249,16 +249,16 @@ impl From<Device> for lacuna_models::Device {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Family {
+pub(crate) enum Convention {
     Llada,
     Dream,
 }
 
-impl From<Family> for lacuna_models::Family {
-    fn from(family: Family) -> Self {
-        match family {
-            Family::Llada => Self::Llada,
-            Family::Dream => Self::Dream,
+impl From<Convention> for lacuna_models::Convention {
+    fn from(convention: Convention) -> Self {
+        match convention {
+            Convention::Llada => Self::Llada,
+            Convention::Dream => Self::Dream,
         }
     }
 }

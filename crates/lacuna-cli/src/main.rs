@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use lacuna_models::Advice;
 
 use args::{Cli, Command};
 
@@ -44,8 +45,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a cause says, settings being called as the flags that set them.
+/// The message of a cause, with parameters named as the flags that set them.
 fn say(cause: &(dyn std::error::Error + 'static)) -> String {
+    let flag = |advice: &Advice| {
+        let value = advice.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
+        format!("--{}{value}", advice.parameter.replace('_', "-"))
+    };
+    let inner = match cause.downcast_ref() {
+        Some(lacuna::Error::Predictor(inner)) => inner.downcast_ref::<lacuna_models::Error>(),
+        _ => cause.downcast_ref(),
+    };
+    if let Some(error) = inner {
+        return error.worded(flag);
+    }
     match cause.downcast_ref() {
         Some(lacuna::Error::Parameter { name, .. }) => {
             cause.to_string().replacen(name, &format!("--{}", name.replace('_', "-")), 1)

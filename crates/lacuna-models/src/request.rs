@@ -5,7 +5,7 @@ use lacuna::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoint, Family, Layers, Recommended};
+use crate::{Checkpoint, Convention, Layers, Recommended};
 
 /// What can be asked for. Whatever is left out is as the checkpoint recommends, else as it is usual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Request {
     /// `schedule` and `klass`: steps for the whole text.
     pub steps: Option<usize>,
     /// `schedule`: how tokens are spread over the steps.
-    pub schedule: Option<Family>,
+    pub schedule: Option<Convention>,
     /// `schedule` as Dream's: the last timestep.
     pub eps: Option<f32>,
     /// `eb`: the entropy bound.
@@ -52,7 +52,7 @@ pub struct Request {
     /// Draw only from this many tokens.
     pub top_k: Option<usize>,
     /// Whose meaning of temperature is meant.
-    pub sampling: Option<Family>,
+    pub sampling: Option<Convention>,
     /// Classifier-free guidance.
     pub guidance: Option<f32>,
     /// Never choose the end-of-text token.
@@ -70,8 +70,8 @@ pub struct Request {
 /// What a plan must know of the model that it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Basis {
-    /// What kind of model it is.
-    pub family: Family,
+    /// The official sampling convention of the model.
+    pub convention: Convention,
     /// How many layers it has.
     pub layers: usize,
     /// The token that ends a text, if there is one.
@@ -102,8 +102,8 @@ impl Request {
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
         let architecture = checkpoint.architecture();
         self.plan_for(&Basis {
-            family: architecture.family,
-            layers: architecture.layers,
+            convention: architecture.family.convention(),
+            layers: architecture.layers(),
             end: architecture.end,
             ends: checkpoint.ends(),
             recommended: checkpoint.recommended().clone(),
@@ -112,7 +112,7 @@ impl Request {
 
     /// What this means for any model.
     pub fn plan_for(&self, model: &Basis) -> Result<Plan> {
-        let Basis { family, end, ref ends, ref recommended, .. } = *model;
+        let Basis { convention, end, ref ends, ref recommended, .. } = *model;
         // What belongs to the recommended strategy says nothing about another one.
         let own = self.strategy.is_none();
         let strategy = self.strategy.clone().or(recommended.strategy.clone()).unwrap_or_else(|| "dos+eb".into());
@@ -121,8 +121,8 @@ impl Request {
             layers: self.layers(model),
             heads: self.heads.clone().unwrap_or_default(),
             // KLASS's code for Dream falls back to one token, whatever the steps.
-            steps: self.steps.filter(|_| !(family == Family::Dream && strategy.ends_with("klass"))),
-            dream_schedule: self.schedule == Some(Family::Dream),
+            steps: self.steps.filter(|_| !(convention == Convention::Dream && strategy.ends_with("klass"))),
+            dream_schedule: self.schedule == Some(Convention::Dream),
             eps: self.eps.unwrap_or(usual.eps),
             gamma: self.gamma.or(recommended.gamma.filter(|_| own)).unwrap_or(usual.gamma),
             threshold: self.threshold,
@@ -136,7 +136,7 @@ impl Request {
         };
         let options = Options {
             sampling: Sampling {
-                rule: self.token_rule(family)?,
+                rule: self.token_rule(convention)?,
                 suppressed: end.filter(|_| self.suppress_eos).into_iter().collect(),
                 deferred: if self.defer_eos { ends.clone() } else { Vec::new() },
             },
@@ -169,25 +169,25 @@ impl Request {
         }
     }
 
-    /// How tokens are chosen, of a model of this family.
-    pub fn token_rule(&self, family: Family) -> Result<TokenRule> {
+    /// How tokens are chosen, of a model with this convention.
+    pub fn token_rule(&self, convention: Convention) -> Result<TokenRule> {
         let (temperature, top_p) = (self.temperature.unwrap_or(0.0), self.top_p.unwrap_or(1.0));
         if !(top_p > 0.0 && top_p <= 1.0) {
             let expected = "it must be more than 0 and at most 1".into();
             return Err(Error::Parameter { name: "top_p", value: top_p.to_string(), expected });
         }
         let truncated = self.top_p.is_some() || self.top_k.is_some();
-        let sampling = self.sampling.unwrap_or(if truncated { Family::Dream } else { family });
+        let sampling = self.sampling.unwrap_or(if truncated { Convention::Dream } else { convention });
         Ok(match sampling {
-            Family::Llada if truncated => {
+            Convention::Llada if truncated => {
                 return Err(Error::Incompatible(
                     "top_p and top_k belong to Dream's way of sampling, not to LLaDA's".into(),
                 ));
             }
-            Family::Dream if temperature != 0.0 || truncated => {
+            Convention::Dream if temperature != 0.0 || truncated => {
                 TokenRule::Nucleus { temperature, top_p, top_k: self.top_k.unwrap_or(0) }
             }
-            Family::Llada if temperature != 0.0 => TokenRule::Gumbel { temperature },
+            Convention::Llada if temperature != 0.0 => TokenRule::Gumbel { temperature },
             _ => TokenRule::Greedy,
         })
     }

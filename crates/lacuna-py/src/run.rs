@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use lacuna::{Canvas, Predictor, Token};
-use lacuna_models::{Basis, Family, Job, Kind, Layers, Plan, Recommended, Record};
+use lacuna_models::{Basis, Convention, Job, Kind, Layers, Plan, Recommended, Record};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -64,7 +64,7 @@ impl Run {
             return Err(PyValueError::new_err(why));
         }
         let plan = request.plan_for(&Basis {
-            family: if shifted { Family::Dream } else { Family::Llada },
+            convention: if shifted { Convention::Dream } else { Convention::Llada },
             layers,
             end: end_tokens.first().copied(),
             ends: end_tokens.clone(),

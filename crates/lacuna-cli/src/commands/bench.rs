@@ -157,11 +157,12 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         args.length,
         architecture.context
     );
-    let layers = vec![args.layer.unwrap_or(architecture.layers / 6)];
+    let layers = vec![args.layer.unwrap_or(architecture.layers() / 6)];
     let gamma = args.gamma.unwrap_or(Settings::default().gamma);
     let settings = Settings { layers, gamma, ..Settings::default() };
     let &Bench { temperature, top_p, top_k, .. } = args;
-    let rule = Request { temperature, top_p, top_k, ..Request::default() }.token_rule(architecture.family)?;
+    let rule =
+        Request { temperature, top_p, top_k, ..Request::default() }.token_rule(architecture.family.convention())?;
     let sampling = Sampling { rule, ..Sampling::default() };
     let precision = Precision::from(args.precision);
     let mut model = Timed {

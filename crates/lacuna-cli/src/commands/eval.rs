@@ -143,7 +143,7 @@ fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
     if let Some(suite) = &args.suite {
         let usual = base.plan(checkpoint)?.settings.layers;
         let architecture = checkpoint.architecture();
-        return Ok(Suite::load(suite)?.trials(architecture.family.name(), architecture.layers, &usual)?);
+        return Ok(Suite::load(suite)?.trials(architecture.family.name(), architecture.layers(), &usual)?);
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
@@ -157,7 +157,9 @@ fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
     let usual = base.plan(checkpoint)?.strategy;
     let strategies = asked.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
     let layers: Vec<Option<Layers>> = match (&args.each_layer, &preset) {
-        (Some(Layers::All), _) => (0..checkpoint.architecture().layers).map(|layer| Some(Layers::One(layer))).collect(),
+        (Some(Layers::All), _) => {
+            (0..checkpoint.architecture().layers()).map(|layer| Some(Layers::One(layer))).collect()
+        }
         (Some(Layers::One(layer)), _) => vec![Some(Layers::One(*layer))],
         (Some(Layers::These(layers)), _) => layers.iter().map(|layer| Some(Layers::One(*layer))).collect(),
         (None, Some(preset)) if base.layer.is_none() => vec![Some(Layers::These(preset.layer.clone()))],

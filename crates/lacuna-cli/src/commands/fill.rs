@@ -45,7 +45,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     if !args.allow_eos {
         plan.options.sampling.suppressed.extend(engine.ends.clone());
     }
-    let mask = engine.checkpoint.architecture().mask;
+    let mask = engine.checkpoint.mask_token()?;
     let prompt = match &args.prompt {
         Some(prompt) => engine.checkpoint.encode_prompt(&text_or_stdin(prompt)?, None, false)?,
         None => Vec::new(),
