@@ -14,5 +14,6 @@ pub(super) static FAMILY: Family = Family {
 };
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
-    qwen::describe(config, &FAMILY, Traits { biased: true, shifted: true, rope_theta: 10_000.0, ..Traits::default() })
+    let traits = Traits { biased: true, shifted: true, ..Traits::default() };
+    qwen::describe(config, &FAMILY, traits, qwen::dense(config)?)
 }

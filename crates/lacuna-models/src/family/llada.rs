@@ -13,7 +13,7 @@ pub(super) static FAMILY: Family = Family {
     convention: Convention::Llada,
     architectures: &["LLaDAModelLM"],
     model_types: &["llada"],
-    masks: &[(126_464, 126_336)],
+    masks: &[(126_464, 126_336), (155_136, 5)],
     describe,
 };
 

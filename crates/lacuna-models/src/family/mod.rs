@@ -2,9 +2,17 @@
 //!
 //! A new family is such a file and a line in [`FAMILIES`].
 
+mod a2d;
 mod dream;
+mod fast_dllm;
 mod llada;
+mod llada2;
+mod llada_moe;
+mod open_dcoder;
 mod qwen;
+mod rnd1;
+mod sdar;
+mod stable_diffcoder;
 
 use std::fmt;
 
@@ -15,7 +23,21 @@ use crate::architecture::FeedForward;
 use crate::{Architecture, Error, Result};
 
 /// All families that can be loaded.
-static FAMILIES: [&Family; 2] = [&llada::FAMILY, &dream::FAMILY];
+static FAMILIES: [&Family; 13] = [
+    &llada::FAMILY,
+    &dream::FAMILY,
+    &sdar::FAMILY,
+    &sdar::EXPERTS,
+    &fast_dllm::FAMILY,
+    &stable_diffcoder::FAMILY,
+    &a2d::QWEN3,
+    &a2d::QWEN2,
+    &a2d::LLAMA,
+    &open_dcoder::FAMILY,
+    &llada_moe::FAMILY,
+    &llada2::FAMILY,
+    &rnd1::FAMILY,
+];
 
 /// Families that are known by name but not supported: `(architecture or model_type, family, the missing part)`.
 const REFUSED: [(&str, &str, &str); 8] = [

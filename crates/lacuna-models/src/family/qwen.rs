@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Config, Family, Ids};
-use crate::architecture::{Attention, FeedForward, Visibility};
+use crate::architecture::{Attention, Experts, FeedForward, Router, RouterBias, Score, Visibility};
 use crate::weight::Names;
 use crate::{Architecture, Result};
 
@@ -41,21 +41,12 @@ pub(super) struct Traits {
     pub(super) head_norm: bool,
     pub(super) shifted: bool,
     pub(super) visibility: Visibility,
-    /// The base of the rotary embedding where the configuration names none.
-    pub(super) rope_theta: f64,
     pub(super) names: Names,
 }
 
 impl Default for Traits {
     fn default() -> Self {
-        Self {
-            biased: false,
-            head_norm: false,
-            shifted: false,
-            visibility: Visibility::Full,
-            rope_theta: 1e6,
-            names: NAMES,
-        }
+        Self { biased: false, head_norm: false, shifted: false, visibility: Visibility::Full, names: NAMES }
     }
 }
 
@@ -63,11 +54,9 @@ impl Default for Traits {
 #[derive(Deserialize)]
 struct Keys {
     hidden_size: usize,
-    num_hidden_layers: usize,
     num_attention_heads: usize,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
-    intermediate_size: Option<usize>,
     vocab_size: usize,
     max_position_embeddings: Option<usize>,
     rope_theta: Option<f64>,
@@ -86,21 +75,12 @@ struct Keys {
     clip_qkv: Option<f64>,
 }
 
-/// The description of a dense model.
-pub(super) fn describe(config: &Config<'_>, family: &'static Family, traits: Traits) -> Result<Architecture> {
-    let keys: Keys = config.parse()?;
-    let Some(width) = keys.intermediate_size else {
-        return config.wrong("intermediate_size", "missing", "a dense model has one".to_string());
-    };
-    describe_with(config, family, traits, |_| FeedForward::Dense { width })
-}
-
 /// The description of a model with these feed-forward networks.
-pub(super) fn describe_with(
+pub(super) fn describe(
     config: &Config<'_>,
     family: &'static Family,
     traits: Traits,
-    layer: impl Fn(usize) -> FeedForward,
+    feed_forward: Vec<FeedForward>,
 ) -> Result<Architecture> {
     let keys: Keys = config.parse()?;
     let activation = keys.hidden_act.as_deref().unwrap_or("silu");
@@ -132,17 +112,62 @@ pub(super) fn describe_with(
             key_value_heads: keys.num_key_value_heads.unwrap_or(heads),
             head_size,
             rotary: (head_size as f64 * keys.partial_rotary_factor.unwrap_or(1.0)) as usize,
-            rope_theta: keys.rope_theta.unwrap_or(traits.rope_theta),
+            rope_theta: keys.rope_theta.unwrap_or(10_000.0),
             biased: traits.biased || output_biased,
             output_biased,
             head_norm: traits.head_norm,
             visibility: traits.visibility,
         },
-        feed_forward: config.layers(keys.num_hidden_layers, layer)?,
+        feed_forward,
         tied: keys.tie_word_embeddings.unwrap_or(false),
         shifted: traits.shifted,
         mask: keys.mask_token_id,
         end: keys.eos_token_id.and_then(|ids| ids.first()),
         names: traits.names,
+    })
+}
+
+/// The same dense network in every layer.
+pub(super) fn dense(config: &Config<'_>) -> Result<Vec<FeedForward>> {
+    #[derive(Deserialize)]
+    struct Keys {
+        num_hidden_layers: usize,
+        intermediate_size: usize,
+    }
+    let Keys { num_hidden_layers, intermediate_size: width } = config.parse()?;
+    config.layers(num_hidden_layers, |_| FeedForward::Dense { width })
+}
+
+/// Qwen3-MoE's experts: softmax over all of them, no shared one.
+pub(super) fn experts(config: &Config<'_>) -> Result<Vec<FeedForward>> {
+    #[derive(Deserialize)]
+    struct Keys {
+        num_hidden_layers: usize,
+        intermediate_size: usize,
+        num_experts: usize,
+        num_experts_per_tok: usize,
+        moe_intermediate_size: usize,
+        norm_topk_prob: Option<bool>,
+        decoder_sparse_step: Option<usize>,
+        mlp_only_layers: Option<Vec<usize>>,
+    }
+    let keys: Keys = config.parse()?;
+    let experts = FeedForward::Experts(Experts {
+        count: keys.num_experts,
+        active: keys.num_experts_per_tok,
+        width: keys.moe_intermediate_size,
+        shared: None,
+        router: Router {
+            score: Score::Softmax,
+            bias: RouterBias::None,
+            renormalized: keys.norm_topk_prob.unwrap_or(false),
+            scale: 1.0,
+            groups: None,
+        },
+    });
+    let (step, dense) = (keys.decoder_sparse_step.unwrap_or(1).max(1), keys.mlp_only_layers.unwrap_or_default());
+    config.layers(keys.num_hidden_layers, |layer| {
+        let sparse = !dense.contains(&layer) && (layer + 1).is_multiple_of(step);
+        if sparse { experts } else { FeedForward::Dense { width: keys.intermediate_size } }
     })
 }
