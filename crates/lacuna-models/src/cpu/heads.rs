@@ -26,7 +26,9 @@ impl HeadTransform<'_> {
         let (turned, rest) = head.split_at(2 * cosines.len());
         let (turned_output, rest_output) = output.split_at_mut(turned.len());
         rotate(turned, cosines, sines, factor, turned_output);
-        rest_output.copy_from_slice(rest);
-        scale(rest_output, factor);
+        if !rest.is_empty() {
+            rest_output.copy_from_slice(rest);
+            scale(rest_output, factor);
+        }
     }
 }
