@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
-use lacuna_models::{Layers, Request};
+use lacuna::catalogue::{Default, Kind, Parameter, Params, Value, parameters, users};
+use lacuna_models::Request;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
@@ -67,125 +68,111 @@ pub(crate) struct Model {
     pub(crate) threads: Option<usize>,
 }
 
-#[derive(Args)]
-#[command(next_help_heading = "Decoding")]
-pub(crate) struct Decoding {
-    /// <order>[+<pace>][+<revision>] or a preset; see `lacuna strategies` [default: the model's own, else dos+eb]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) strategy: Option<String>,
-    /// Decode in blocks of N from left to right; for `generate` N must divide the generation length [default: one block]
-    #[arg(long, value_name = "N")]
-    pub(crate) block_length: Option<usize>,
-    /// dos: the layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged [default: the
-    /// model's own, else one a sixth of the way up]
-    #[arg(long, value_name = "LAYERS")]
-    pub(crate) layer: Option<Layers>,
-    /// dos: the attention heads that are averaged, from 0 [default: all]
-    #[arg(long, value_name = "HEADS", value_delimiter = ',')]
-    pub(crate) heads: Option<Vec<usize>>,
-    /// eb: the entropy bound in nats [default: 0.01]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) gamma: Option<f64>,
-    /// threshold [default: 0.95] and wino [default: 0.6]: the confidence to reach; score-threshold: the score to reach
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) threshold: Option<f64>,
-    /// schedule: steps for the whole text; klass: for its fallback [default: one for each token]
-    #[arg(long, value_name = "N")]
-    pub(crate) steps: Option<usize>,
-    /// schedule: how the tokens are spread over the steps [default: llada]
-    #[arg(long, value_enum)]
-    pub(crate) schedule: Option<Convention>,
-    /// schedule dream: the last timestep [default: 0.001]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) eps: Option<f32>,
-    /// factor: how much uncertainty all tokens of a step may have together [default: 1]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) factor: Option<f64>,
-    /// klass: the confidence to exceed [default: 0.9]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) conf_threshold: Option<f64>,
-    /// klass: the divergence from the step before to stay below [default: 0.01]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) kl_threshold: Option<f64>,
-    /// klass: for how many steps it must stay below [default: 2]
-    #[arg(long, value_name = "N")]
-    pub(crate) history: Option<usize>,
-    /// wino: tokens with less support than this are reopened [default: 0.9]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub(crate) threshold_back: Option<f64>,
-    /// saber: the least number of tokens in a step [default: 2]
-    #[arg(long, value_name = "N")]
-    pub(crate) saber_n: Option<usize>,
-    /// Draw the order of positions at this temperature instead of taking the best (Dream's alg_temp)
-    #[arg(long, visible_alias = "alg-temp", value_name = "T", allow_negative_numbers = true)]
-    pub(crate) order_temperature: Option<f64>,
-    /// Draw tokens at this temperature; 0 takes the most probable [default: 0]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    pub(crate) temperature: Option<f64>,
-    /// Draw only from the most probable tokens that together reach this probability (implies --sampling dream)
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    pub(crate) top_p: Option<f64>,
-    /// Draw only from the K most probable tokens (implies --sampling dream)
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-    /// What temperature means: llada draws the token but ranks by untempered confidence, dream tempers both [default: as the
-    /// model's family does]
-    #[arg(long, value_enum)]
-    pub(crate) sampling: Option<Convention>,
-    /// Classifier-free guidance as LLaDA's cfg_scale; doubles the number of forwards
-    #[arg(long, visible_alias = "cfg-scale", value_name = "X", allow_negative_numbers = true)]
-    pub(crate) guidance: Option<f32>,
-    /// Never choose the end-of-text token (LLaDA's logits_eos_inf)
-    #[arg(long)]
-    pub(crate) suppress_eos: bool,
-    /// Commit end-of-text and end-of-turn tokens last (LLaDA's confidence_eos_eot_inf)
-    #[arg(long)]
-    pub(crate) defer_eos: bool,
-    /// Stop when everything before the first end-of-text is decided; the visible text is the same [default:
-    /// true]
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
-    pub(crate) early_stop: Option<bool>,
-    /// Where random draws start from [default: 0]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// Which keys and values the steps of a block take from its first one (Fast-dLLM): those before the block, or also those
-    /// behind it. Faster, and not exact [default: none]
-    #[arg(long, value_enum)]
-    pub(crate) cache: Option<Cache>,
+/// The decoding flags: one for each parameter of the catalogue. Without `LENGTHS`, those that say how much to generate are left out.
+#[derive(Clone)]
+pub(crate) struct Decoding<const LENGTHS: bool = false> {
+    given: Vec<(&'static str, String)>,
 }
 
-impl Decoding {
-    /// What the flags ask for.
-    pub(crate) fn request(&self) -> Request {
-        Request {
-            strategy: self.strategy.clone(),
-            gen_length: None,
-            block_length: self.block_length,
-            layer: self.layer.clone(),
-            heads: self.heads.clone(),
-            steps: self.steps,
-            schedule: self.schedule.map(Into::into),
-            eps: self.eps,
-            gamma: self.gamma,
-            threshold: self.threshold,
-            threshold_back: self.threshold_back,
-            factor: self.factor,
-            conf_threshold: self.conf_threshold,
-            kl_threshold: self.kl_threshold,
-            history: self.history,
-            saber_n: self.saber_n,
-            order_temperature: self.order_temperature,
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            sampling: self.sampling.map(Into::into),
-            guidance: self.guidance,
-            suppress_eos: self.suppress_eos,
-            defer_eos: self.defer_eos,
-            early_stop: self.early_stop,
-            seed: self.seed,
-            cache: self.cache.map(Into::into),
+impl<const LENGTHS: bool> Decoding<LENGTHS> {
+    /// The request that the flags make.
+    pub(crate) fn request(&self) -> lacuna::Result<Request> {
+        let mut params = Params::new();
+        for (name, text) in &self.given {
+            params.set(name, &parse(name, text)?)?;
         }
+        Ok(Request(params))
+    }
+
+    /// The flags, one for each name.
+    fn flags() -> Vec<Arg> {
+        let mut flags: Vec<(Parameter, Vec<String>)> = Vec::new();
+        for parameter in parameters() {
+            if !LENGTHS && matches!(parameter.name, "gen_length" | "max_tokens") {
+                continue;
+            }
+            let default = match parameter.default {
+                Default::Flag(false) => None,
+                default => Some(default.to_string()),
+            };
+            match flags.iter_mut().find(|(known, _)| known.name == parameter.name) {
+                Some((_, defaults)) => defaults.extend(default),
+                None => flags.push((parameter, default.into_iter().collect())),
+            }
+        }
+        flags.iter().map(|(parameter, defaults)| flag(parameter, defaults)).collect()
+    }
+}
+
+/// Reads a value by the first parameter of this name that takes it.
+fn parse(name: &str, text: &str) -> lacuna::Result<Value> {
+    let mut result = Err(lacuna::Error::UnknownParameter { name: name.into() });
+    for parameter in parameters().iter().filter(|parameter| parameter.name == name) {
+        result = parameter.parse(text);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+}
+
+fn flag(parameter: &Parameter, defaults: &[String]) -> Arg {
+    let users = users(parameter.name);
+    let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
+    let usual = if defaults.is_empty() { String::new() } else { format!(" [default: {}]", defaults.join("; ")) };
+    let value = match parameter.kind {
+        Kind::Flag => "BOOL",
+        Kind::Integer { .. } | Kind::Limit => "N",
+        Kind::Number(_) => "X",
+        Kind::Choice(_) | Kind::Part(_) | Kind::Text => "NAME",
+        Kind::Integers => "N,...",
+        Kind::Layers => "LAYERS",
+    };
+    let choices = match parameter.choices() {
+        none if none.is_empty() => String::new(),
+        words => format!(": {}", words.join(", ")),
+    };
+    let help = format!("{of}{}{choices}{usual}", parameter.about);
+    let arg = Arg::new(parameter.name).long(parameter.name.replace('_', "-")).help(help).help_heading("Decoding");
+    let arg = match parameter.alias {
+        Some(alias) => arg.visible_alias(alias.replace('_', "-")),
+        None => arg,
+    };
+    match (parameter.kind, parameter.default) {
+        (Kind::Flag, Default::Flag(false)) => arg.action(ArgAction::SetTrue),
+        _ => arg.value_name(value).allow_negative_numbers(true),
+    }
+}
+
+impl<const LENGTHS: bool> Args for Decoding<LENGTHS> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.args(Self::flags())
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const LENGTHS: bool> FromArgMatches for Decoding<LENGTHS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given: Vec<(&'static str, String)> = Vec::new();
+        for parameter in parameters() {
+            if given.iter().any(|(name, _)| *name == parameter.name) {
+                continue;
+            }
+            if let Ok(Some(true)) = matches.try_get_one::<bool>(parameter.name) {
+                given.push((parameter.name, "true".into()));
+            } else if let Ok(Some(text)) = matches.try_get_one::<String>(parameter.name) {
+                given.push((parameter.name, text.clone()));
+            }
+        }
+        Ok(Self { given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
@@ -244,38 +231,6 @@ impl From<Device> for lacuna_models::Device {
             Device::Auto => Self::Auto,
             Device::Cpu => Self::Cpu,
             Device::Cuda => Self::Cuda,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Convention {
-    Llada,
-    Dream,
-}
-
-impl From<Convention> for lacuna_models::Convention {
-    fn from(convention: Convention) -> Self {
-        match convention {
-            Convention::Llada => Self::Llada,
-            Convention::Dream => Self::Dream,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Cache {
-    None,
-    Prefix,
-    Dual,
-}
-
-impl From<Cache> for lacuna::Cache {
-    fn from(cache: Cache) -> Self {
-        match cache {
-            Cache::None => Self::None,
-            Cache::Prefix => Self::Prefix,
-            Cache::Dual => Self::Dual,
         }
     }
 }

@@ -18,7 +18,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lacuna::Settings;
+use lacuna::Recipe;
+use lacuna::catalogue::{Params, Value};
 use serde::Deserialize;
 
 use crate::run::Trial;
@@ -147,8 +148,9 @@ impl Suite {
             let lengths =
                 if group.gen_lengths.is_empty() { vec![task.gen_length()] } else { group.gen_lengths.clone() };
             for strategy in &group.strategies {
-                let attentive = strategy.starts_with("dos");
-                let choices = if attentive { group.choices(task_name, layers, usual)? } else { vec![usual.to_vec()] };
+                let recipe = Recipe::parse(strategy, &Params::new())?;
+                let has_layers = recipe.uses("layer");
+                let choices = if has_layers { group.choices(task_name, layers, usual)? } else { vec![Vec::new()] };
                 for (&gen_length, chosen) in
                     lengths.iter().flat_map(|length| choices.iter().map(move |chosen| (length, chosen)))
                 {
@@ -157,7 +159,7 @@ impl Suite {
                             task: task_name.clone(),
                             protocol: protocol.name.into(),
                             strategy: strategy.clone(),
-                            settings: self.settings(group, family, task_name, chosen)?,
+                            settings: self.settings(group, family, task_name, &recipe, chosen)?,
                             gen_length,
                             block_length,
                             early_stop: self.early_stop,
@@ -170,22 +172,26 @@ impl Suite {
         Ok(trials)
     }
 
-    /// The general settings, then those of the family's task, then the group's.
-    fn settings(&self, group: &Group, family: &str, task: &str, layers: &[usize]) -> Result<Settings> {
+    /// The general settings, then those of the family's task, then the group's, as far as the strategy uses them.
+    fn settings(&self, group: &Group, family: &str, task: &str, recipe: &Recipe, layers: &[usize]) -> Result<Params> {
         let mut table = self.settings.clone();
         let of_family = self.family.iter().find(|(name, _)| name.eq_ignore_ascii_case(family));
         let of_task = of_family.and_then(|(_, tasks)| tasks.get(task));
         for part in of_task.into_iter().chain([&group.settings]) {
             table.extend(part.clone());
         }
-        let known = serde_json::to_value(Settings::default()).expect("settings are plain");
-        if let Some(unknown) = table.keys().find(|key| known.get(key.as_str()).is_none()) {
-            return Err(Error::Request(format!("the suite sets '{unknown}', which no strategy knows")));
+        let mut settings = Params::new();
+        for (name, value) in table {
+            let value: Value = value.try_into().map_err(|error: toml::de::Error| {
+                Error::Request(format!("the suite's setting '{name}': {}", error.message()))
+            })?;
+            settings.set(&name, &value)?;
         }
-        let settings: Settings = table
-            .try_into()
-            .map_err(|error: toml::de::Error| Error::Request(format!("the suite's settings: {}", error.message())))?;
-        Ok(Settings { layers: layers.to_vec(), ..settings })
+        let mut settings = settings.filter(|name| recipe.uses(name));
+        if !layers.is_empty() {
+            settings.set("layer", &Value::from(layers))?;
+        }
+        Ok(settings)
     }
 }
 
@@ -241,9 +247,12 @@ mod tests {
         assert_eq!(labels.map(|label| count(&dream, label)), [16, 24, 0, 0, 48, 16, 0, 0, 0]);
         assert_eq!(count(&dream, "Figure 5"), 35);
         let klass = llada.iter().find(|trial| trial.strategy == "klass" && trial.task == "gsm8k").unwrap();
-        assert_eq!((klass.settings.conf_threshold, klass.settings.kl_threshold), (0.6, 0.015));
+        assert_eq!(
+            (klass.settings.number("conf_threshold"), klass.settings.number("kl_threshold")),
+            (Some(0.6), Some(0.015))
+        );
         let dos = llada.iter().find(|t| t.strategy == "dos" && t.task == "humaneval" && t.block_length == 256).unwrap();
-        assert_eq!((dos.settings.layers.as_slice(), dos.gen_length, dos.early_stop), (&[12][..], 256, false));
+        assert_eq!((dos.layers(), dos.gen_length, dos.early_stop), (vec![12], 256, false));
         for trial in llada.iter().chain(&dream) {
             lacuna::Strategy::parse(&trial.strategy, &trial.settings).unwrap();
             assert_eq!(trial.gen_length % trial.block_length, 0);

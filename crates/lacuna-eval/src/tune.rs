@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use lacuna::{Predictor, Settings};
+use lacuna::Predictor;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Entry, Evaluation, Part, Progress, Speech, Trial, evaluate};
@@ -67,9 +67,9 @@ pub fn tune(
     let Some(first) = evaluation.trials.first() else {
         return Err(Error::Request("there is nothing to tune for: name a task".into()));
     };
-    if let Some(trial) = evaluation.trials.iter().find(|trial| !trial.looks_at_attention()) {
+    if let Some(trial) = evaluation.trials.iter().find(|trial| !trial.uses_attention()) {
         return Err(Error::Request(format!(
-            "{} does not look at attention, so it has no layers to tune: use dos",
+            "{} does not use attention, so it has no layers to tune: use dos",
             trial.strategy
         )));
     }
@@ -78,7 +78,7 @@ pub fn tune(
         let trials: Vec<Trial> = choices
             .iter()
             .flat_map(|(layers, heads)| evaluation.trials.iter().map(move |trial| with(trial, layers, heads)))
-            .collect();
+            .collect::<Result<_>>()?;
         let stage = Evaluation {
             out: evaluation.out.join(name),
             data: evaluation.data.clone(),
@@ -86,6 +86,7 @@ pub fn tune(
             trials,
             part: Part::Tune,
             options: evaluation.options.clone(),
+            general: evaluation.general.clone(),
             ..*evaluation
         };
         let entries = evaluate(&stage, predictor, speech, &mut |progress| watch(name, progress))?;
@@ -136,9 +137,13 @@ pub fn tune(
     })
 }
 
-fn with(trial: &Trial, layers: &[usize], heads: &[usize]) -> Trial {
-    let settings = Settings { layers: layers.to_vec(), heads: heads.to_vec(), ..trial.settings.clone() };
-    Trial { settings, ..trial.clone() }
+fn with(trial: &Trial, layers: &[usize], heads: &[usize]) -> Result<Trial> {
+    let mut settings = trial.settings.clone().with("layer", layers)?;
+    settings.unset("heads");
+    if !heads.is_empty() {
+        settings = settings.with("heads", heads)?;
+    }
+    Ok(Trial { settings, ..trial.clone() })
 }
 
 fn candidate(layer: Vec<usize>, heads: Vec<usize>, entries: &[Entry]) -> Candidate {

@@ -128,7 +128,7 @@ fn a_folder_of_another_configuration_is_refused_and_kept() {
     run(&evaluation(out.path(), vec![trial("words", "dos+eb")])).unwrap();
     let before = samples(out.path());
     let mut gamma = trial("words", "dos+eb");
-    gamma.settings.gamma = 0.5;
+    gamma.settings = gamma.settings.with("gamma", 0.5).unwrap();
     let base = || evaluation(out.path(), vec![trial("words", "dos+eb")]);
     let others = [
         Evaluation { limit: Some(7), ..base() },
@@ -192,7 +192,7 @@ fn nonsense_is_refused_before_anything_is_written() {
     let path = out.path().join("results");
     let base = || trial("words", "dos+eb");
     let mut far = base();
-    far.settings.layers = vec![9];
+    far.settings = far.settings.with("layer", 9usize).unwrap();
     let wrong = [
         lacuna_eval::run::Trial { task: "nothing".into(), ..base() },
         lacuna_eval::run::Trial { protocol: "nothing".into(), ..base() },

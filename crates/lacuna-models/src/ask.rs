@@ -27,10 +27,10 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     }
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
-        return Err(lacuna::Error::Incompatible(reason.to_string()));
+        return Err(lacuna::Error::Incompatible(reason.into()));
     }
     if view.compute != Compute::All && !view.shadows.is_empty() {
-        return Err(lacuna::Error::Incompatible("keys and values are not kept of a canvas with shadows".to_string()));
+        return Err(lacuna::Error::Incompatible("keys and values are not cached of a canvas with shadows".into()));
     }
     if let Compute::Only(positions) = view.compute {
         let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);

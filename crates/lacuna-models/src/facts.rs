@@ -3,7 +3,7 @@
 use lacuna::Token;
 use serde::Serialize;
 
-use crate::{Checkpoint, Memory, Model, Request, Visibility, describe_gpu};
+use crate::{Checkpoint, Memory, Model, PlanContext, Request, Visibility, describe_gpu};
 
 /// A loaded model, described: what `lacuna inspect --format json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -111,8 +111,8 @@ impl Facts {
             threads: rayon::current_num_threads(),
             tokenizer: checkpoint.text().map_or_else(|error| error.to_string(), |_| "yes".into()),
             chat_template: checkpoint.text().is_ok_and(|text| text.can_chat()),
-            strategy: plan.strategy,
-            layer: plan.settings.layers,
+            layer: PlanContext::of(checkpoint).layers_for(&plan.params),
+            strategy: plan.strategy.name,
         })
     }
 }

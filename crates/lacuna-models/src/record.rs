@@ -52,6 +52,9 @@ pub struct Ended<'a> {
     pub seconds: f64,
 }
 
+/// Most masks that a step of a recording may append.
+const MOST_GROWN: usize = 1 << 20;
+
 /// One run, as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -103,6 +106,14 @@ pub struct StepRecord {
     /// The dependency score of each position that was masked before the step, if that was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<Vec<(usize, f32)>>,
+    /// Masks appended to the canvas after the step.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grown: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A token that was decided, and what the model thought of it. Numbers that are not finite are left out.
@@ -161,6 +172,7 @@ impl Record {
             remasked: delta.reopened.clone(),
             details: None,
             dependency: None,
+            grown: delta.grown,
         };
         Self {
             id: None,
@@ -170,8 +182,8 @@ impl Record {
             rows_read,
             steps: trace.deltas.iter().map(step).collect(),
             kind,
-            strategy: plan.strategy.clone(),
-            layers: plan.layers().to_vec(),
+            strategy: plan.strategy.name.clone(),
+            layers: plan.layers(),
             prompt_tokens: from,
             seconds,
             tokens_per_second: kind.written(canvas, from, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
@@ -182,7 +194,7 @@ impl Record {
 
     /// The trace that this records. Probabilities that were not kept are NaN in it.
     pub fn trace(&self) -> lacuna::Result<Trace> {
-        let unfit = |why: String| Err(Error::Incompatible(why));
+        let unfit = |why: String| Err(Error::Incompatible(why.into()));
         let start = Canvas::new(self.canvas.clone(), self.mask_token)?;
         if self.prompt_tokens >= start.len() {
             return unfit("its prompt is longer than its canvas".into());
@@ -204,6 +216,9 @@ impl Record {
             let writable = |&position: &usize| position < canvas.len() && canvas.is_gap(position);
             let legal = step.unmasked.iter().all(|(position, token)| writable(position) && *token != self.mask_token)
                 && step.remasked.iter().all(writable);
+            if step.grown > MOST_GROWN {
+                return unfit(format!("step {number} grows the canvas by more than {MOST_GROWN}"));
+            }
             if !legal {
                 return unfit(format!("step {number} changes a position that is no gap of its canvas"));
             }
@@ -211,6 +226,7 @@ impl Record {
                 block: step.block,
                 committed: step.unmasked.iter().map(commit).collect(),
                 reopened: step.remasked.clone(),
+                grown: step.grown,
             };
             delta.apply(&mut canvas);
             deltas.push(delta);

@@ -98,10 +98,10 @@ fn a_checkpoint_may_recommend_how_to_decode_it() {
     let open = |value: Value| Checkpoint::open(llada().set("lacuna", value).path());
     let recommended = open(json!({"strategy": "dos+eb", "layer": 2, "gamma": 0.1, "gen_length": 64})).unwrap();
     let recommended = recommended.recommended();
-    assert_eq!(recommended.strategy.as_deref(), Some("dos+eb"));
-    assert_eq!((&recommended.layer[..], recommended.gamma), (&[2][..], Some(0.1)));
-    assert_eq!((recommended.gen_length, recommended.block_length), (Some(64), None));
-    assert_eq!(open(json!({"layer": [0, 3]})).unwrap().recommended().layer, [0, 3]);
+    assert_eq!(recommended.word("strategy"), Some("dos+eb"));
+    assert_eq!((recommended.integers("layer"), recommended.number("gamma")), (Some(vec![2]), Some(0.1)));
+    assert_eq!((recommended.integer("gen_length"), recommended.integer("block_length")), (Some(64), None));
+    assert_eq!(open(json!({"layer": [0, 3]})).unwrap().recommended().integers("layer"), Some(vec![0, 3]));
     let refused = llada().set("lacuna", json!({"layer": 4})).refusal();
     assert_eq!(refused, "config.json: lacuna.layer is 4, but the model has layers 0 to 3");
 }
@@ -230,15 +230,11 @@ fn tensors_that_config_json_does_not_describe_are_refused() {
 #[test]
 fn recommendations_must_be_known_and_possible() {
     for (value, expected) in [
-        (json!({"heads": [1]}), "unknown field `heads`"),
-        (json!({"temperature": -3}), "unknown field `temperature`"),
-        (json!({"gamma": -1.0}), "lacuna.gamma is -1, but it must be at least 0"),
-        (json!({"gen_length": 0}), "lacuna.gen_length is 0"),
-        (
-            json!({"block_length": 5000}),
-            "lacuna.block_length is 5000, but it must be at least 1 and at most the context",
-        ),
-        (json!({"layer": "all"}), "a layer or a list of layers"),
+        (json!({"nonsense": 1}), "nonsense"),
+        (json!({"temperature": -3}), "temperature is -3"),
+        (json!({"gamma": -1.0}), "gamma is -1"),
+        (json!({"gen_length": 0}), "gen_length is 0"),
+        (json!({"gamma": "much"}), "gamma is much"),
     ] {
         let refused = llada().set("lacuna", value).refusal();
         assert!(refused.contains(expected), "{refused}");

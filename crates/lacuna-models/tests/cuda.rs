@@ -11,9 +11,10 @@ use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
 use cudarc::driver::result as driver;
+use lacuna::catalogue::Params;
 use lacuna::{
-    Belief, Cache, Canvas, Description, Observation, Options, Predictor, Row, Run, Sampling, Settings, Strategy,
-    Target, Token, TokenRule, View, decode, split,
+    Belief, Canvas, Description, Observation, Options, Predictor, Recipe, Row, Run, Sampling, Strategy, Target, Token,
+    TokenRule, View, decode,
 };
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
@@ -259,11 +260,8 @@ with! { real_gpu:
             for strategy in ["dos+eb", "dos", "confidence+threshold", "klass", "wino", "saber", "margin+eb"] {
                 let write = |model: &mut dyn Model| {
                     let canvas = Canvas::with_tail(&prompt, 64, model.description().mask).unwrap();
-                    let blocks = split(prompt.len()..canvas.len(), 32);
-                    let settings = Settings { layers: vec![0], ..Settings::default() };
-                    let strategy = Strategy::parse(strategy, &settings).unwrap();
-                    let mut runs =
-                        [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+                    let strategy = Strategy::parse(strategy, &Params::new()).unwrap().in_blocks(32);
+                    let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
                     decode(&mut runs, model).unwrap();
                     text.decode(&runs[0].canvas().tokens()[prompt.len()..], Specials::Keep).unwrap()
                 };
@@ -440,14 +438,11 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     let nucleus = |top_p, top_k| TokenRule::Nucleus { temperature: 0.7, top_p, top_k };
     let drawn = |choice| Options { sampling: Sampling { rule: choice, ..Sampling::default() }, ..Options::default() };
     let guided = |choice| Options { guidance: 1.5, ..drawn(choice) };
-    let cached = |cache| Options { cache, ..Options::default() };
     let options = [
         Options::default(),
         drawn(TokenRule::Gumbel { temperature: 0.7 }),
         guided(TokenRule::Greedy),
         guided(nucleus(1.0, 0)),
-        cached(Cache::Prefix),
-        cached(Cache::Dual),
         guided(nucleus(0.9, 20)),
     ];
     let names = ["dos", "dos+top3", "dos+eb", "confidence", "random+eb"];
@@ -459,26 +454,32 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     if model.description().shadows {
         cases.extend(["wino", "dos+eb+verify"].map(|name| (name, &options[0])));
     }
-    let settings = Settings { layers: vec![1, 3], ..Settings::default() };
+    let params = Params::new().with("layer", &[1, 3][..]).unwrap();
     for (strategy, options) in cases {
-        let block = if options.cache == Cache::None { length } else { length / 3 };
-        assert_one_wait_for(model, (prompt, length, block), &[strategy], &settings, options);
+        assert_one_wait_for(model, (prompt, length, length), &[strategy], &params, options);
+    }
+    for strategy in names {
+        for cache in ["prefix", "dual", "dkv"] {
+            let params = params.clone().with("cache", cache).unwrap();
+            assert_one_wait_for(model, (prompt, length, length / 3), &[strategy], &params, &options[0]);
+        }
     }
     // From one block to the next.
     let pairs = [["klass", "dos+eb"], ["dos+klass", "saber"], ["wino", "dos+eb+verify"]];
     for strategies in pairs.iter().take(if model.description().shadows { 3 } else { 2 }) {
-        assert_one_wait_for(model, (prompt, 12, 4), strategies, &settings, &options[0]);
+        assert_one_wait_for(model, (prompt, 12, 4), strategies, &params, &options[0]);
     }
     // Bounds between all and nothing, so that lines end in any of their rounds, and orders that are drawn.
     let entropy = (model.description().vocabulary as f64).ln();
     for (positions, order_temperature) in [(4.0, 0.0), (12.0, 0.2), (1e3, 0.2)] {
         let gamma = positions * entropy;
-        let settings = Settings { gamma, order_temperature, threshold: Some(0.1), ..settings.clone() };
+        let params = params.clone().with("gamma", gamma).unwrap().with("threshold", 0.1).unwrap();
+        let params = params.with("order_temperature", order_temperature).unwrap();
         for strategies in [&["dos+eb"][..], &["dos+score-threshold"]] {
-            assert_one_wait_for(model, (prompt, length, length), strategies, &settings, &options[0]);
+            assert_one_wait_for(model, (prompt, length, length), strategies, &params, &options[0]);
         }
         let together = ["dos+eb", "random+eb", "dos", "dos+eb"];
-        assert_one_wait_for(model, (prompt, length, length), &together, &settings, &options[6]);
+        assert_one_wait_for(model, (prompt, length, length), &together, &params, &options[4]);
     }
 }
 
@@ -487,20 +488,19 @@ fn assert_one_wait_for(
     model: &mut CudaPredictor,
     (prompt, length, block): (usize, usize, usize),
     strategies: &[&str],
-    settings: &Settings,
+    params: &Params,
     options: &Options,
 ) {
     let begin = |model: &dyn Predictor| -> Vec<Run> {
         let begin = |(strategy, seed): (&&str, u64)| {
             let tokens: Vec<Token> = (5..).take(prompt + seed as usize).collect();
             let canvas = Canvas::with_tail(&tokens, length, model.description().mask).unwrap();
-            let blocks = split(canvas.span(), block);
             let can_be_drawn = !strategy.starts_with("random") && !strategy.ends_with("score-threshold");
-            let order_temperature = if can_be_drawn { settings.order_temperature } else { 0.0 };
-            let settings = Settings { order_temperature, ..settings.clone() };
-            let strategy = Strategy::parse(strategy, &settings).unwrap();
+            let recipe = Recipe::parse(strategy, params).unwrap();
+            let used = params.filter(|name| recipe.uses(name) && (can_be_drawn || name != "order_temperature"));
+            let strategy = Strategy::parse(strategy, &used).unwrap().in_blocks(block);
             let options = Options { seed, ..options.clone() };
-            Run::new(canvas, blocks, strategy, options, model.description()).unwrap()
+            Run::new(canvas, strategy, options, model.description()).unwrap()
         };
         strategies.iter().zip(0..).map(begin).collect()
     };
@@ -524,11 +524,11 @@ fn assert_one_wait_for(
             waits.push(model.waits() - before);
         }
         for (run, blind) in runs.into_iter().zip(&blind) {
-            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {settings:?}, {options:?}");
+            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {params:?}, {options:?}");
             run.abandon(model);
         }
     }
-    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {settings:?}, {options:?}");
+    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {params:?}, {options:?}");
     blind.into_iter().for_each(|run| run.abandon(model));
 }
 

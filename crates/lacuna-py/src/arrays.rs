@@ -4,7 +4,7 @@ use lacuna::{AttentionSource, Token};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
 
 use crate::errors::raise;
 
@@ -266,4 +266,32 @@ fn shape(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
 fn without_batch(array: Bound<'_, PyAny>, dimensions: usize) -> PyResult<Bound<'_, PyAny>> {
     let shape = shape(&array)?;
     if shape.len() == dimensions + 1 && shape[0] == 1 { array.get_item(0) } else { Ok(array) }
+}
+
+/// float32 values as a view on memory, which numpy and torch take as it is.
+pub(crate) fn floats(py: Python<'_>, values: &[f32], shape: Vec<usize>) -> PyResult<Py<PyAny>> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    view(py, &bytes, "f", shape)
+}
+
+/// float64 values as a view on memory, in one dimension.
+pub(crate) fn doubles(py: Python<'_>, values: &[f64]) -> PyResult<Py<PyAny>> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    view(py, &bytes, "d", vec![values.len()])
+}
+
+/// int64 values as a view on memory, in one dimension.
+pub(crate) fn integers(py: Python<'_>, values: &[i64]) -> PyResult<Py<PyAny>> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    view(py, &bytes, "q", vec![values.len()])
+}
+
+fn view(py: Python<'_>, bytes: &[u8], format: &str, shape: Vec<usize>) -> PyResult<Py<PyAny>> {
+    let view = PyMemoryView::from(&PyBytes::new(py, bytes))?;
+    // A view cannot be cast to a shape without elements.
+    let cast = match shape.contains(&0) {
+        true => view.call_method1("cast", (format,))?,
+        false => view.call_method1("cast", (format, shape))?,
+    };
+    Ok(cast.unbind())
 }

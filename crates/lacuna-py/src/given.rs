@@ -72,7 +72,8 @@ impl Given {
             let Some(attention) = &self.attention else {
                 let layers: Vec<String> = sources.iter().map(|source| source.layer.to_string()).collect();
                 let layers = layers.join(", ");
-                let why = format!("dos goes by attention: give that of layer {layers} too, or choose another order");
+                let why =
+                    format!("this order uses attention: give that of layer {layers} too, or choose another order");
                 return Err(PyValueError::new_err(why));
             };
             let single = sources.len() == 1;
@@ -85,13 +86,13 @@ impl Given {
         let array = Python::attach(|py| self.logits[view].rows(py, wanted)).map_err(carry)?;
         let (width, vocabulary) = (array.shape[1], self.description.vocabulary);
         if vocabulary != UNKNOWN && width != vocabulary {
-            return Err(Error::Incompatible(format!(
-                "logits are for {width} tokens, but the vocabulary has {vocabulary}"
-            )));
+            return Err(Error::Incompatible(
+                format!("logits are for {width} tokens, but the vocabulary has {vocabulary}").into(),
+            ));
         }
         if width <= self.largest as usize {
             let why = format!("logits are for {width} tokens, but token {} is among those given", self.largest);
-            return Err(Error::Incompatible(why));
+            return Err(Error::Incompatible(why.into()));
         }
         self.description.vocabulary = width;
         Ok(array)

@@ -7,9 +7,9 @@ use lacuna::{AttentionSource, Canvas, Description, Token, View};
 use lacuna_models::{Checkpoint, Device, Facts, GAP, Job, Kind, Plan, Precision, Specials};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
-use crate::arrays::tokens;
+use crate::arrays::{floats, tokens};
 use crate::errors::{Error, raise};
 use crate::options::request;
 use crate::prompt::{Wording, several};
@@ -173,13 +173,10 @@ impl Model {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Result> {
         let request = request(options)?;
-        if request.gen_length.is_some() {
-            return Err(PyValueError::new_err("the gaps have their lengths, so gen_length says nothing: leave it out"));
+        if request.get("gen_length").is_some() || request.get("max_tokens").is_some() {
+            return Err(PyValueError::new_err("the gaps have their lengths: leave out gen_length and max_tokens"));
         }
-        let mut plan = request.plan(&self.checkpoint).map_err(raise)?;
-        if !allow_eos {
-            plan.options.sampling.suppressed.extend(&self.ends);
-        }
+        let plan = request.plan(&self.checkpoint).map_err(raise)?;
         let prompt = match prompt {
             Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &self.checkpoint)?,
             None => Vec::new(),
@@ -190,7 +187,7 @@ impl Model {
         };
         let canvas = Canvas::new([&prompt[..], &body].concat(), self.description.mask)
             .map_err(|error| PyValueError::new_err(format!("{error}: write each gap as {gap}")))?;
-        let run = plan.fill(canvas, &self.description).map_err(raise)?;
+        let run = plan.fill(canvas, allow_eos, &self.description).map_err(raise)?;
         Ok(self.decode_jobs(text.py(), vec![Job::new(run, prompt.len(), Kind::Fill)], &plan)?.remove(0))
     }
 
@@ -289,11 +286,4 @@ fn parse_precision(name: &str) -> PyResult<Precision> {
         PyValueError::new_err(format!("there is no precision '{name}'; there are {names}"))
     };
     known.into_iter().find(|precision| precision.name() == name).ok_or_else(unknown)
-}
-
-/// Numbers as a view on memory, which numpy and torch take as it is.
-fn floats(py: Python<'_>, numbers: &[f32], shape: Vec<usize>) -> PyResult<Py<PyAny>> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    let view = PyMemoryView::from(&PyBytes::new(py, &bytes))?;
-    Ok(view.call_method1("cast", ("f", shape))?.unbind())
 }

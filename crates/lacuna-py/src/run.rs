@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use lacuna::catalogue::Params;
 use lacuna::{Canvas, Predictor, Token};
-use lacuna_models::{Basis, Convention, Job, Kind, Layers, Plan, Recommended, Record};
+use lacuna_models::{Convention, Job, Kind, Plan, PlanContext, Record};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,34 +51,32 @@ impl Run {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let request = request(options)?;
-        let named = match &request.layer {
-            Some(Layers::One(layer)) => layer.saturating_add(1),
-            Some(Layers::These(these)) => these.iter().max().map_or(1, |layer| layer.saturating_add(1)),
-            Some(Layers::All) if layers.is_none() => {
-                return Err(PyValueError::new_err("layer='all' means as many as layers=N says: give that too"));
-            }
-            _ => 1,
+        if request.word("layer").is_some() && layers.is_none() {
+            return Err(PyValueError::new_err("layer='all' requires layers=N"));
+        }
+        let context = |layers: usize| PlanContext {
+            convention: if shifted { Convention::Dream } else { Convention::Llada },
+            layers,
+            end: end_tokens.first().copied(),
+            ends: end_tokens.clone(),
+            recommended: Params::new(),
         };
+        // An order may bring layers of its own.
+        let plan = request.plan_for(&context(layers.unwrap_or(1))).map_err(raise)?;
+        let named = plan.layers().into_iter().max().map_or(1, |layer| layer.saturating_add(1));
         let layers = layers.unwrap_or(named);
         if layers > MOST_LAYERS {
             let why = format!("{layers} layers are more than any model has: {MOST_LAYERS} is the most");
             return Err(PyValueError::new_err(why));
         }
-        let plan = request.plan_for(&Basis {
-            convention: if shifted { Convention::Dream } else { Convention::Llada },
-            layers,
-            end: end_tokens.first().copied(),
-            ends: end_tokens.clone(),
-            recommended: Recommended::default(),
-        });
-        let plan = plan.map_err(raise)?;
         let largest = tokens.iter().chain(&end_tokens).copied().fold(mask_token, Token::max);
         if vocabulary.is_some_and(|vocabulary| mask_token as usize >= vocabulary) {
             let why = format!("mask_token is {mask_token}, which is not in the vocabulary");
             return Err(PyValueError::new_err(why));
         }
         let given = Given::new(mask_token, vocabulary, layers, shifted, largest);
-        let job = start(tokens, &plan, request.gen_length, &given).map_err(raise)?;
+        let job = start(tokens, &plan, request.integer("gen_length").or(request.integer("max_tokens")), &given)
+            .map_err(raise)?;
         Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now() })
     }
 
@@ -95,7 +94,7 @@ impl Run {
 
     /// The layers whose attention is to be handed in; empty if none is needed.
     #[getter]
-    fn layers(&self) -> &[usize] {
+    fn layers(&self) -> Vec<usize> {
         self.plan.layers()
     }
 
@@ -172,7 +171,7 @@ impl Run {
     fn __repr__(&self) -> String {
         let canvas = self.job.run.canvas();
         let (gaps, masked) = (canvas.gaps().count(), canvas.masked().count());
-        format!("Run(strategy={:?}, decided={} of {gaps}, nfe={})", self.plan.strategy, gaps - masked, self.nfe())
+        format!("Run(strategy={:?}, decided={} of {gaps}, nfe={})", self.plan.strategy.name, gaps - masked, self.nfe())
     }
 }
 
@@ -183,8 +182,8 @@ fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Giv
         return Ok(Job::new(plan.answer(&tokens, model)?, tokens.len(), Kind::Answer));
     }
     if gen_length.is_some() {
-        let why = "the tokens have masks already, so gen_length says nothing: leave it out";
+        let why = "the tokens have masks already, so leave out gen_length and max_tokens";
         return Err(lacuna::Error::Incompatible(why.into()));
     }
-    Ok(Job::new(plan.fill(Canvas::new(tokens, model.mask)?, model)?, 0, Kind::Fill))
+    Ok(Job::new(plan.fill(Canvas::new(tokens, model.mask)?, true, model)?, 0, Kind::Fill))
 }

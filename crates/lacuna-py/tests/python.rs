@@ -65,7 +65,7 @@ fn expected() -> String {
     let prompt = checkpoint.text().unwrap().chat(&[("user", PROMPT)]).unwrap();
     let mut runs = Vec::new();
     for strategy in ["dos+eb", "confidence+top4", "klass", "random+top8"] {
-        let request = Request { strategy: Some(strategy.into()), gen_length: Some(64), ..Request::default() };
+        let request = Request::default().with("strategy", strategy).unwrap().with("gen_length", 64usize).unwrap();
         let run = request.plan(&checkpoint).unwrap().answer(&prompt, lacuna::Predictor::description(&model)).unwrap();
         let mut run = [run];
         decode(&mut run, &mut model).unwrap();

@@ -30,6 +30,8 @@ pub(crate) struct Task {
     pub(crate) start: Start,
     /// Whether what the forward passes show is to be sent.
     pub(crate) watched: bool,
+    /// Whether gaps may end the text.
+    pub(crate) allow_eos: bool,
 }
 
 /// What a run starts from.
@@ -43,7 +45,7 @@ impl Task {
     pub(crate) fn run(&self, model: &Description) -> lacuna::Result<Run> {
         match &self.start {
             Start::Prompt(prompt) => self.plan.answer(prompt, model),
-            Start::Gaps(canvas) => self.plan.fill(canvas.clone(), model),
+            Start::Gaps(canvas) => self.plan.fill(canvas.clone(), self.allow_eos, model),
         }
     }
 }

@@ -111,8 +111,13 @@ impl Transcript {
 
     /// Takes in a step and tells what is new.
     pub(crate) fn follow(&mut self, progress: &Progress, text: &Text) -> Result<News, ApiError> {
+        let whole = self.region.end == self.canvas.len();
         progress.delta.apply(&mut self.canvas);
+        if whole {
+            self.region.end = self.canvas.len();
+        }
         if let Some(scores) = &mut self.scores {
+            scores.logprobs.resize(self.canvas.len(), f64::NAN);
             for commit in &progress.delta.committed {
                 scores.logprobs[commit.position] = commit.probability.ln();
             }

@@ -356,7 +356,10 @@ async fn models_and_strategies_are_told() {
     assert_eq!(list["data"][0]["id"], "mini");
     assert_eq!(get(&router, "/v1/models/mini").await.json(), list["data"][0]);
     let told = get(&router, "/v1/strategies").await.json();
-    assert_eq!(told["orders"].as_array().unwrap().len(), lacuna::ORDERS.len());
+    assert_eq!(
+        told["orders"].as_array().unwrap().len(),
+        lacuna::catalogue::parts(lacuna::catalogue::Section::Order).len()
+    );
     assert_eq!(told["model"]["mask_token"], 5);
     assert_eq!(told["model"]["recommended"]["strategy"], "dos+eb");
     let eb = told["paces"].as_array().unwrap().iter().find(|pace| pace["name"] == "eb").unwrap();

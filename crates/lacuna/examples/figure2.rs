@@ -10,8 +10,9 @@
 //!
 //! `cargo run -p lacuna --example figure2`
 
+use lacuna::catalogue::Params;
 use lacuna::scripted::Scripted;
-use lacuna::{AttentionSource, Canvas, Options, Predictor, Run, Settings, Strategy, Token, decode};
+use lacuna::{AttentionSource, Canvas, Options, Predictor, Run, Strategy, Token, decode};
 
 const MASK: Token = 0;
 const VALUES: [Token; 2] = [1, 2];
@@ -92,9 +93,8 @@ pub fn model() -> Scripted {
 pub fn chosen_sets(strategy: &str) -> lacuna::Result<Vec<Vec<usize>>> {
     let mut model = model();
     let canvas = Canvas::with_tail(&[CONTEXT], 4, MASK)?;
-    let strategy = Strategy::parse(strategy, &Settings::default())?;
-    let blocks = vec![canvas.span()];
-    let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description())?];
+    let strategy = Strategy::parse(strategy, &Params::new())?;
+    let mut runs = [Run::new(canvas, strategy, Options::default(), model.description())?];
     decode(&mut runs, &mut model)?;
     let positions = |delta: &lacuna::Delta| delta.committed.iter().map(|commit| commit.position).collect();
     Ok(runs[0].trace().deltas.iter().map(positions).collect())

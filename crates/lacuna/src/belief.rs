@@ -74,9 +74,9 @@ impl Row<'_> {
         if logits.iter().any(|logit| logit.is_nan()) {
             return Err(not_finite());
         }
-        silence(logits, &self.sampling.suppressed);
+        mask_out(logits, &self.sampling.suppressed);
         let token = self.sampling.rule.choose(logits, self.draw);
-        silence(logits, &self.sampling.deferred);
+        mask_out(logits, &self.sampling.deferred);
 
         let Shape { first, second, log_total, entropy } = Shape::of(logits);
         if !log_total.is_finite() {
@@ -164,7 +164,7 @@ impl Shape {
     }
 }
 
-fn silence(logits: &mut [f32], tokens: &[Token]) {
+fn mask_out(logits: &mut [f32], tokens: &[Token]) {
     for &token in tokens {
         logits[token as usize] = f32::NEG_INFINITY;
     }

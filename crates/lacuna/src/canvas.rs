@@ -90,6 +90,12 @@ impl Canvas {
         (0..self.len()).map(shown).collect()
     }
 
+    /// Appends masked positions, which are gaps.
+    pub fn grow(&mut self, count: usize) {
+        self.tokens.resize(self.tokens.len() + count, self.mask);
+        self.gaps.resize(self.tokens.len(), true);
+    }
+
     /// Decides a gap.
     pub fn commit(&mut self, position: usize, token: Token) {
         assert!(self.gaps[position] && token != self.mask, "only gaps are written, and never with a mask");

@@ -12,57 +12,71 @@
 //! | order | [`Order`] | a score for each masked position, the highest first |
 //! | pace | [`Pace`] | how many of the ranked positions to commit now |
 //! | revision | [`Revision`] | which committed positions to reopen |
-//! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best |
+//! | window | [`Window`] | which masked positions may be filled now |
+//! | cache | [`Cache`] | which positions a forward pass computes |
+//! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best; [`catalogue`] has all parts by name |
 //! | run | [`Run`] | one canvas on its way from masks to text, stepped from outside |
 //! | trace | [`Trace`] | the first canvas and every change since; it replays to the same text |
 //!
 //! The crate holds no model code and does no I/O: it sees a model only through [`Predictor`].
 //!
 //! ```
-//! use lacuna::{Canvas, Options, Predictor, Run, Settings, Strategy, decode};
+//! use lacuna::{Canvas, Options, Predictor, Run, Strategy, catalogue::Params, decode};
 //! # use lacuna::scripted::Scripted;
 //! # let mut model = Scripted::new(3, 0, |_tokens, position| vec![0.0, 1.0, position as f32]);
 //! let canvas = Canvas::with_tail(&[1, 2], 4, 0)?; // a prompt of two tokens, four masks; 0 is the mask
-//! let strategy = Strategy::parse("confidence+eb", &Settings::default())?;
-//! let blocks = vec![canvas.span()]; // one block
-//! let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description())?];
+//! let strategy = Strategy::parse("confidence+eb", &Params::new().with("gamma", 0.1)?)?;
+//! let mut runs = [Run::new(canvas, strategy, Options::default(), model.description())?];
 //! decode(&mut runs, &mut model)?;
 //! assert_eq!(runs[0].canvas().masked().count(), 0);
 //! assert_eq!(&runs[0].trace().replay(), runs[0].canvas());
 //! # Ok::<(), lacuna::Error>(())
 //! ```
+//!
+//! The step itself is [`step()`], in `step.rs`; the rows it reads are planned in `plan.rs`.
 
 mod belief;
+mod cache;
 mod canvas;
+pub mod catalogue;
+mod compat;
 mod draw;
 mod error;
+mod options;
 mod order;
 mod pace;
+mod plan;
 mod predictor;
-mod revise;
+mod revision;
 mod run;
+mod scene;
 pub mod scripted;
 mod step;
 mod strategy;
 mod trace;
+mod window;
 
 pub use belief::{Belief, Previous, Sampling, TokenRule};
+pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, NoCache};
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
-pub use error::{Error, Result};
-pub use order::{Confidence, Dependency, Entropy, Margin, Order, Random};
+pub use error::{Advice, Error, Message, Result};
+pub use options::{Grow, LONGEST_STRATEGY, Options};
+pub use order::{Confidence, Dependency, Entropy, LeftToRight, Margin, Order, Random, RankBy, sources};
 pub use pace::{
-    Adaptive, Draft, EntropyBound, Factor, Pace, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
+    Adaptive, Bound, Draft, Entry, Factor, Pace, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
 pub use predictor::{
     AttentionSource, Compute, Description, Guide, Measure, Observation, Predictor, RankByAttention, ReadPlan, Row,
     StopRule, Target, View,
 };
-pub use revise::{Backtrack, Revision, Verify};
-pub use run::{Cache, Options, Run, decode, split, step};
-pub use step::{Ranking, Step};
-pub use strategy::{ORDERS, PACES, PRESETS, REVISIONS, Settings, Strategy};
+pub use revision::{Backtrack, Revision, Verify};
+pub use run::Run;
+pub use scene::{Ranked, Ranking, Scene};
+pub use step::{decode, step};
+pub use strategy::{Recipe, Strategy};
 pub use trace::{Commit, Delta, Trace};
+pub use window::{Blocks, InBlocks, Sliding, Window};
 
 /// The examples in the guide compile.
 #[cfg(doctest)]

@@ -1,26 +1,99 @@
 //! Orders: which masked position comes first.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use crate::{AttentionSource, Result, Step};
+use crate::catalogue::{Default, Kind, Need, Parameter, Part};
+use crate::{AttentionSource, Block, Canvas, Result, Scene, Target};
 
-/// Scores masked positions; the highest is filled first.
+/// Scores masked positions; the highest is filled first, ties go to the lower position.
 ///
-/// An order knows nothing of blocks, paces or batches. To add one, write its `score` and name it in
-/// [`Strategy::parse`](crate::Strategy::parse).
+/// An order knows nothing of blocks, paces or batches.
 pub trait Order: Debug + Send + Sync {
-    /// One score for each of `candidates`.
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>>;
+    /// What the scores are made of.
+    fn ranks_by(&self) -> RankBy<'_>;
 
-    /// The attention it needs to see.
-    fn attention(&self) -> &[AttentionSource] {
-        &[]
+    /// One score for each of the scene's candidates.
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>>;
+
+    /// The scores of several runs that share this order, for orders whose call is expensive.
+    fn score_batch(&self, scenes: &[Scene<'_>]) -> Result<Vec<Vec<f64>>> {
+        scenes.iter().map(|scene| self.score(scene)).collect()
     }
 
-    /// Whether it scores by beliefs: then it reads those of all candidates.
-    fn reads(&self) -> bool {
-        false
+    /// Rows beside the candidates whose beliefs it uses.
+    fn rows(&self, _canvas: &Canvas, _block: &Block) -> Vec<Target> {
+        Vec::new()
     }
+}
+
+/// What the scores of an order are made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RankBy<'a> {
+    /// The canvas, the step's number and random draws: known before the forward pass.
+    Known,
+    /// Exactly the mean dependency score of these sources ([`Scene::mean_dependency`]). A predictor may rank by itself then.
+    MeanAttention(&'a [AttentionSource]),
+    /// A rule of its own.
+    Rule {
+        /// Attention whose dependency scores it uses.
+        attention: &'a [AttentionSource],
+        /// Whether it uses the beliefs of all candidates.
+        beliefs: bool,
+    },
+}
+
+impl<'a> RankBy<'a> {
+    /// The rule of orders that use beliefs alone.
+    pub const BELIEFS: RankBy<'static> = RankBy::Rule { attention: &[], beliefs: true };
+
+    /// Attention that is observed for it.
+    pub fn attention(self) -> &'a [AttentionSource] {
+        match self {
+            Self::Known => &[],
+            Self::MeanAttention(attention) | Self::Rule { attention, .. } => attention,
+        }
+    }
+
+    /// Whether the beliefs of all candidates are read for it.
+    pub fn beliefs(self) -> bool {
+        matches!(self, Self::Rule { beliefs: true, .. })
+    }
+}
+
+/// Layers whose attention is averaged.
+pub(crate) const LAYER: Parameter = Parameter::new(
+    "layer",
+    Kind::Layers,
+    Default::Depends("the model's own, else a sixth of the way up"),
+    "layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged",
+);
+/// Heads that are averaged in each layer.
+pub(crate) const HEADS: Parameter =
+    Parameter::new("heads", Kind::Integers, Default::Depends("all"), "attention heads that are averaged, from 0");
+
+pub(crate) fn parts() -> Vec<Part> {
+    vec![
+        Part::order("dos", "most attention paid to what is already unmasked", |given| {
+            Ok(Arc::new(Dependency { sources: sources(given.integers("layer"), given.integers("heads")) }))
+        })
+        .needs(&[Need::Attention])
+        .parameters(&[LAYER, HEADS]),
+        Part::order("confidence", "highest probability of the best token", |_| Ok(Arc::new(Confidence)))
+            .needs(&[Need::Beliefs]),
+        Part::order("entropy", "lowest entropy", |_| Ok(Arc::new(Entropy))).needs(&[Need::Beliefs]),
+        Part::order("margin", "largest distance between the best and the second token", |_| Ok(Arc::new(Margin)))
+            .needs(&[Need::Beliefs]),
+        Part::order("left", "from left to right", |_| Ok(Arc::new(LeftToRight))),
+        Part::order("random", "by chance", |_| Ok(Arc::new(Random))),
+    ]
+}
+
+/// The sources of some layers, each with these heads; layer 0 and all heads if they are not given.
+pub fn sources(layers: Option<Vec<usize>>, heads: Option<Vec<usize>>) -> Vec<AttentionSource> {
+    let heads = heads.unwrap_or_default();
+    let source = |layer| AttentionSource { layer, heads: heads.clone() };
+    layers.unwrap_or_else(|| vec![0]).into_iter().map(source).collect()
 }
 
 /// By chance.
@@ -28,8 +101,26 @@ pub trait Order: Debug + Send + Sync {
 pub struct Random;
 
 impl Order for Random {
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        Ok(candidates.iter().map(|&position| step.draw(position).uniform(u64::MAX)).collect())
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::Known
+    }
+
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.candidates().iter().map(|&position| scene.draw(position).uniform(u64::MAX)).collect())
+    }
+}
+
+/// From left to right.
+#[derive(Clone, Debug)]
+pub struct LeftToRight;
+
+impl Order for LeftToRight {
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::Known
+    }
+
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.candidates().iter().map(|&position| -(position as f64)).collect())
     }
 }
 
@@ -38,12 +129,12 @@ impl Order for Random {
 pub struct Confidence;
 
 impl Order for Confidence {
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        Ok(step.beliefs(candidates)?.iter().map(|belief| belief.probability).collect())
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::BELIEFS
     }
 
-    fn reads(&self) -> bool {
-        true
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.beliefs().map(|belief| belief.probability).collect())
     }
 }
 
@@ -52,48 +143,45 @@ impl Order for Confidence {
 pub struct Entropy;
 
 impl Order for Entropy {
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        Ok(step.beliefs(candidates)?.iter().map(|belief| -belief.entropy).collect())
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::BELIEFS
     }
 
-    fn reads(&self) -> bool {
-        true
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.beliefs().map(|belief| -belief.entropy).collect())
     }
 }
 
-/// By the distance between the two most probable tokens.
+/// By the distance between the two largest probabilities.
 #[derive(Clone, Debug)]
 pub struct Margin;
 
 impl Order for Margin {
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        Ok(step.beliefs(candidates)?.iter().map(|belief| belief.first - belief.second).collect())
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::BELIEFS
     }
 
-    fn reads(&self) -> bool {
-        true
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.beliefs().map(|belief| belief.first - belief.second).collect())
     }
 }
 
 /// DOS: by the attention that a position pays to what is already unmasked (Algorithm 1 of the paper).
 ///
-/// It reads no belief at all. With several sources their scores are averaged, which the paper names as future work.
+/// It reads no belief. The scores of several sources are averaged, which the paper names as future work.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// Where the attention is taken from.
+    /// The heads and layers whose attention is used.
     pub sources: Vec<AttentionSource>,
 }
 
 impl Order for Dependency {
-    fn score(&self, candidates: &[usize], step: &mut Step<'_>) -> Result<Vec<f64>> {
-        let layers = &step.seen.dependency[..self.sources.len()];
-        let mean = |position: usize| {
-            layers.iter().map(|scores| f64::from(scores[position])).sum::<f64>() / layers.len() as f64
-        };
-        Ok(candidates.iter().map(|&position| mean(position)).collect())
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::MeanAttention(&self.sources)
     }
 
-    fn attention(&self) -> &[AttentionSource] {
-        &self.sources
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        let mean = |&position: &usize| scene.mean_dependency(self.sources.len(), position);
+        Ok(scene.candidates().iter().map(mean).collect())
     }
 }

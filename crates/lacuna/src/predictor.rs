@@ -131,6 +131,16 @@ pub enum Measure {
     Surprisal,
 }
 
+impl Measure {
+    /// Its value for a belief.
+    pub fn of(self, belief: &Belief) -> f64 {
+        match self {
+            Self::Entropy => belief.entropy,
+            Self::Surprisal => -belief.probability.ln(),
+        }
+    }
+}
+
 /// Attention heads of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttentionSource {

@@ -1,241 +1,162 @@
-//! What a strategy may look at while it decides one step.
+//! The step: observe, order, pace, commit, revise.
 
-use std::ops::Range;
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use crate::{
-    Belief, Block, Cache, Canvas, Commit, Draw, Guide, Observation, Options, Order, Predictor, Result, Row, Target,
-};
+use crate::plan::Turn;
+use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
 
-/// One step of one run: the canvas before it, what the forward pass showed, and the beliefs, which are read when asked for.
-pub struct Step<'a> {
-    /// The canvas as the model saw it.
-    pub canvas: &'a Canvas,
-    /// The block being decoded.
-    pub block: &'a Block,
-    /// What the forward pass showed.
-    pub seen: &'a Observation,
-    scene: &'a Scene,
-    predictor: &'a mut dyn Predictor,
-    view: usize,
-    pub(crate) read: Beliefs,
-}
-
-/// The beliefs that were read, by place.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Beliefs {
-    list: Vec<Belief>,
-    /// For each position, where in the list its own belief is, and where that of its shadow; else beyond its end.
-    slots: Vec<[usize; 2]>,
-}
-
-impl Beliefs {
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
+/// Takes one step with each of `runs`. They share a forward pass, and one vocabulary projection for the rows that are read in any
+/// case.
+pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
+    let mut turns = plan(runs)?;
+    observe(runs, &turns, predictor)?;
+    order(runs, &mut turns, predictor)?;
+    for (run, turn) in runs.iter_mut().zip(&mut turns) {
+        let chosen = run.pace(turn, predictor)?;
+        let committed = run.commit(&chosen, turn, predictor)?;
+        let reopened = run.revise(&chosen, turn, predictor)?;
+        run.record(turn, committed, reopened, predictor)?;
     }
+    Ok(())
+}
 
-    pub(crate) fn insert(&mut self, place: Target, belief: Belief) {
-        let position = place.position();
-        if self.slots.len() <= position {
-            self.slots.resize(position + 1, [usize::MAX; 2]);
+/// Steps all `runs` together until each is finished.
+pub fn decode(runs: &mut [Run], predictor: &mut dyn Predictor) -> Result<()> {
+    loop {
+        let mut active: Vec<&mut Run> = runs.iter_mut().filter(|run| !run.is_finished()).collect();
+        if active.is_empty() {
+            return Ok(());
         }
-        self.slots[position][usize::from(is_shadow(place))] = self.list.len();
-        self.list.push(belief);
-    }
-
-    fn get(&self, place: Target) -> Option<&Belief> {
-        let slots = self.slots.get(place.position())?;
-        self.list.get(slots[usize::from(is_shadow(place))])
+        step(&mut active, predictor)?;
     }
 }
 
-fn is_shadow(place: Target) -> bool {
-    matches!(place, Target::Shadow(_))
+/// The plans of all runs' next steps.
+fn plan(runs: &mut [&mut Run]) -> Result<Vec<Turn>> {
+    let mut view = 0;
+    let mut plan = |run: &mut &mut Run| {
+        run.prepare();
+        let turn = Turn::new(run, view)?;
+        view += run.state.width();
+        Ok(turn)
+    };
+    runs.iter_mut().map(&mut plan).collect()
 }
 
-/// Positions that a pass computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    All,
-    Keep,
-    Only { start: usize, end: usize },
+/// One forward pass over the canvases of all runs.
+fn observe(runs: &mut [&mut Run], turns: &[Turn], predictor: &mut dyn Predictor) -> Result<()> {
+    let rows: Vec<_> = runs.iter().zip(turns).map(|(run, turn)| turn.rows(run)).collect();
+    let views: Vec<View<'_>> = (runs.iter().zip(turns).zip(&rows))
+        .flat_map(|((run, turn), (certain, ranked))| {
+            run.views(&turn.computed, View { plan: turn.plan(run, certain, ranked), ..View::default() })
+        })
+        .collect();
+    let mut seen = predictor.observe(&views)?;
+    drop(views);
+    drop(rows);
+    for (run, turn) in runs.iter_mut().zip(turns) {
+        run.state.seen = std::mem::take(&mut seen[turn.view]);
+    }
+    Ok(())
 }
 
-/// What a strategy looks at, of the run it decodes.
-#[derive(Debug)]
-pub(crate) struct Scene {
-    pub(crate) canvas: Canvas,
-    pub(crate) block: Block,
-    pub(crate) options: Options,
-    /// What the last forward pass showed.
-    pub(crate) seen: Observation,
-    /// Steps taken.
-    pub(crate) number: usize,
-    /// Positions that a partial pass computes.
-    pub(crate) computed: Vec<usize>,
-    /// Whether beliefs are compared with those of the step before.
-    pub(crate) compares: bool,
-    /// Whether the model predicts a position from the row before it.
-    pub(crate) shifted: bool,
-}
-
-impl Scene {
-    /// How many canvases it shows the model in a step: with guidance also one without its prompt.
-    pub(crate) fn width(&self) -> usize {
-        if self.options.guidance > 0.0 { 2 } else { 1 }
-    }
-
-    /// Masked positions up to the end of the block.
-    pub(crate) fn candidates(&self) -> Vec<usize> {
-        let masked = self.canvas.masked_before(self.block.range.end);
-        masked.filter(|&position| !self.opens_alone() || position == self.block.range.start).collect()
-    }
-
-    /// Masked positions of the block that follows this one of `blocks`, if its first step is compared with this block's last.
-    pub(crate) fn compared_next(&self, blocks: &[Range<usize>]) -> Vec<usize> {
-        let seen = self.compares && self.options.cache != Cache::Dual;
-        let next = blocks.get(self.block.index + 1).filter(|_| seen).cloned();
-        next.into_iter().flatten().filter(|&position| self.canvas.is_masked(position)).collect()
-    }
-
-    /// Which positions the forward pass computes.
-    pub(crate) fn scope(&self) -> Scope {
-        let Range { start, end } = self.block.range;
-        match self.options.cache {
-            Cache::None => Scope::All,
-            Cache::Prefix | Cache::Dual if self.block.step == 0 => Scope::Keep,
-            Cache::Prefix => Scope::Only { start, end: self.canvas.len() },
-            Cache::Dual => Scope::Only { start, end },
+/// Ranks the candidates of all runs, and reads the rows that are read in any case: before the ranking, if it is made of beliefs.
+fn order(runs: &[&mut Run], turns: &mut [Turn], predictor: &mut dyn Predictor) -> Result<()> {
+    rank(runs, turns, false)?;
+    let rows: Vec<_> = runs.iter().zip(&*turns).flat_map(|(run, turn)| turn.expected_rows(&run.state)).collect();
+    let beliefs = if rows.is_empty() { Vec::new() } else { predictor.read(&rows)? };
+    let read: Vec<_> = rows.iter().map(|row| (row.view, row.target)).zip(beliefs).collect();
+    let mut read = read.into_iter().peekable();
+    for turn in turns.iter_mut() {
+        while let Some(((_, target), belief)) = read.next_if(|((view, _), _)| *view == turn.view) {
+            turn.beliefs.insert(target, belief);
         }
     }
-
-    /// Whether the first position of the block is decided by itself: the row that predicts it lies before the block, and is not
-    /// computed again.
-    pub(crate) fn opens_alone(&self) -> bool {
-        self.shifted && self.scope() == Scope::Keep
-    }
-
-    /// A step in which this is view number `view`; `read` is known already.
-    pub(crate) fn look<'a>(&'a self, view: usize, read: Beliefs, predictor: &'a mut dyn Predictor) -> Step<'a> {
-        Step { canvas: &self.canvas, block: &self.block, seen: &self.seen, scene: self, predictor, view, read }
-    }
-
-    /// What the predictor is asked for a place, if this is view number `view`.
-    pub(crate) fn row(&self, view: usize, place: Target) -> Row<'_> {
-        Row {
-            view,
-            target: place,
-            sampling: &self.options.sampling,
-            draw: self.draw(place.position()),
-            scored_token: is_shadow(place).then(|| self.canvas.tokens()[place.position()]),
-            guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
-            remember: self.compares && !is_shadow(place),
-        }
-    }
-
-    fn draw(&self, position: usize) -> Draw {
-        Draw::new(self.options.seed, self.number, position)
-    }
+    rank(runs, turns, true)
 }
 
-impl Step<'_> {
-    /// The beliefs at `positions`. Rows that were not read in this step yet are read together, each once.
-    pub fn beliefs(&mut self, positions: &[usize]) -> Result<Vec<Belief>> {
-        self.look(positions.iter().map(|&position| Target::Position(position)).collect())
-    }
-
-    /// The belief at one position.
-    pub fn belief(&mut self, position: usize) -> Result<Belief> {
-        Ok(self.beliefs(&[position])?.remove(0))
-    }
-
-    /// How probable each of these decided positions' tokens is to a model that sees everything but that token.
-    pub fn support(&mut self, positions: &[usize]) -> Result<Vec<f64>> {
-        let beliefs = self.look(positions.iter().map(|&position| Target::Shadow(position)).collect())?;
-        Ok(beliefs.into_iter().map(|belief| belief.scored.expect("a shadow row has a scored token")).collect())
-    }
-
-    /// The random numbers of `position` at this step.
-    pub fn draw(&self, position: usize) -> Draw {
-        self.scene.draw(position)
-    }
-
-    /// Ranks `candidates` by `order`.
-    ///
-    /// A temperature draws the ranking instead: k positions taken from its top are k draws without replacement from the
-    /// softmax of the scores (Dream's `alg_temp`). Positions that would commit a deferred token come last.
-    pub(crate) fn rank(&mut self, order: &dyn Order, temperature: f64, candidates: Vec<usize>) -> Result<Ranking> {
-        let mut scores = order.score(&candidates, self)?;
-        if temperature > 0.0 {
-            for (score, &position) in scores.iter_mut().zip(&candidates) {
-                *score = *score / temperature + self.draw(position).order_noise();
-            }
+/// Ranks what is not ranked yet, of those runs whose rankings are made of beliefs, or of the others. Runs that share an order are
+/// scored in one call.
+fn rank(runs: &[&mut Run], turns: &mut [Turn], by_beliefs: bool) -> Result<()> {
+    for first in 0..runs.len() {
+        let order = &runs[first].strategy.order;
+        let open = |turn: &Turn| turn.ranking.is_none() && turn.ranks_by_beliefs == by_beliefs;
+        let group: Vec<usize> = (first..runs.len())
+            .filter(|&index| open(&turns[index]) && Arc::ptr_eq(&runs[index].strategy.order, order))
+            .collect();
+        if group.first() != Some(&first) {
+            continue;
         }
-        let deferred = &self.scene.options.sampling.deferred;
-        if !deferred.is_empty() {
-            for (score, belief) in scores.iter_mut().zip(self.beliefs(&candidates)?) {
-                if deferred.contains(&belief.token) {
-                    *score = f64::NEG_INFINITY;
-                }
-            }
+        let scenes: Vec<_> = group.iter().map(|&index| turns[index].scene(&runs[index].state)).collect();
+        let scores = order.score_batch(&scenes)?;
+        if scores.len() != group.len() {
+            return Err(Error::BadScores { given: scores.len(), wanted: group.len() });
         }
-        Ok(Ranking::new(candidates, scores))
+        for (index, scores) in group.into_iter().zip(scores) {
+            turns[index].ranking = Some(runs[index].rank(&turns[index], scores)?);
+        }
+    }
+    Ok(())
+}
+
+impl Run {
+    /// The ranking of a step's candidates by these scores.
+    pub(crate) fn rank(&self, turn: &Turn, scores: Vec<f64>) -> Result<Ranking> {
+        if scores.len() != turn.candidates.len() || scores.iter().any(|score| score.is_nan()) {
+            let (given, wanted) = (scores.len(), turn.candidates.len());
+            return Err(Error::BadScores { given, wanted });
+        }
+        Ok(turn.scene(&self.state).rank(scores, self.strategy.order_temperature))
     }
 
-    /// What committing the `chosen` positions means, ascending by position.
-    pub(crate) fn commit(&mut self, chosen: &[usize], ranking: &Ranking) -> Result<Vec<Commit>> {
-        let mut scores = vec![0.0; self.canvas.len()];
+    /// The positions that the pace chooses.
+    fn pace(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<usize>> {
+        let Self { strategy, state, .. } = self;
+        if turn.candidates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let alone = turn.alone;
+        let ranked = turn.read_down(state, predictor)?;
+        let chosen = if alone { ranked.first(1) } else { strategy.pace.choose(&ranked)? };
+        if chosen.is_empty() && !strategy.pace.is_scheduled() {
+            return Err(Error::NoProgress { step: state.number });
+        }
+        let mut distinct = HashSet::new();
+        let stray =
+            |position: &&usize| turn.candidates.binary_search(position).is_err() || !distinct.insert(**position);
+        match chosen.iter().find(stray) {
+            Some(&position) => Err(Error::NotACandidate { position, step: state.number }),
+            None => Ok(chosen),
+        }
+    }
+
+    /// The tokens of the chosen positions, ascending by position.
+    fn commit(&self, chosen: &[usize], turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<Commit>> {
+        turn.read(&self.state, chosen.iter().map(|&position| Target::Position(position)), predictor)?;
+        let ranking = turn.ranking.as_ref().expect("the candidates were ranked");
+        let mut scores = vec![0.0; self.state.canvas.len()];
         ranking.positions().iter().zip(ranking.scores()).for_each(|(&position, &score)| scores[position] = score);
-        let commit = |(&position, belief): (&usize, Belief)| Commit {
-            position,
-            token: belief.token,
-            probability: belief.probability,
-            entropy: belief.entropy,
-            score: scores[position],
+        let scene = turn.scene(&self.state);
+        let commit = |&position: &usize| {
+            let belief = scene.belief(position);
+            let (token, probability, entropy) = (belief.token, belief.probability, belief.entropy);
+            Commit { position, token, probability, entropy, score: scores[position] }
         };
-        let mut committed: Vec<Commit> = chosen.iter().zip(self.beliefs(chosen)?).map(commit).collect();
+        let mut committed: Vec<Commit> = chosen.iter().map(commit).collect();
         committed.sort_by_key(|commit| commit.position);
         Ok(committed)
     }
 
-    fn look(&mut self, places: Vec<Target>) -> Result<Vec<Belief>> {
-        let unread = places.iter().filter(|place| self.read.get(**place).is_none());
-        let rows: Vec<Row<'_>> = unread.map(|&place| self.scene.row(self.view, place)).collect();
-        if !rows.is_empty() {
-            let beliefs = self.predictor.read(&rows)?;
-            rows.iter().zip(beliefs).for_each(|(row, belief)| self.read.insert(row.target, belief));
+    /// The positions that the revision reopens.
+    fn revise(&mut self, chosen: &[usize], turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<usize>> {
+        let filled = self.fills(chosen.len());
+        let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else {
+            return Ok(Vec::new());
+        };
+        if revision.reads_after(chosen) {
+            turn.read(state, revision.rows(&state.canvas, &state.block), predictor)?;
         }
-        Ok(places.iter().map(|&place| self.read.get(place).expect("it was read").clone()).collect())
-    }
-}
-
-/// Masked positions with their scores, the best first.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ranking {
-    positions: Vec<usize>,
-    scores: Vec<f64>,
-}
-
-impl Ranking {
-    /// Ranks positions by score; of equals the lower position comes first.
-    pub fn new(positions: Vec<usize>, scores: Vec<f64>) -> Self {
-        let mut pairs: Vec<_> = positions.into_iter().zip(scores).collect();
-        pairs.sort_by(|(p, a), (q, b)| b.total_cmp(a).then(p.cmp(q)));
-        let (positions, scores) = pairs.into_iter().unzip();
-        Self { positions, scores }
-    }
-
-    /// The positions, best first.
-    pub fn positions(&self) -> &[usize] {
-        &self.positions
-    }
-
-    /// Their scores, highest first.
-    pub fn scores(&self) -> &[f64] {
-        &self.scores
-    }
-
-    /// The first `count` positions, or all if there are fewer.
-    pub fn first(&self, count: usize) -> Vec<usize> {
-        self.positions[..count.min(self.positions.len())].to_vec()
+        revision.reopen(chosen, filled, &turn.scene(state))
     }
 }

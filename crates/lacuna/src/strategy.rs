@@ -1,246 +1,270 @@
-//! Strategies: an order, a pace and perhaps a revision, by name.
+//! Strategies: an order, a pace, perhaps a revision, a window and a cache.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
-use crate::{
-    Adaptive, AttentionSource, Backtrack, Confidence, Dependency, Draft, Entropy, EntropyBound, Error, Factor, Margin,
-    Order, Pace, Random, Result, Revision, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK, Verify,
-};
+use crate::cache::NoCache;
+use crate::catalogue::{self, Build, Default, Given, Need, PRESETS, Parameter, Params, Part, Section, Value};
+use crate::pace::number_of;
+use crate::window::InBlocks;
+use crate::{Block, Cache, Error, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
 
-/// The names of the orders.
-pub const ORDERS: [&str; 5] = ["random", "confidence", "entropy", "margin", "dos"];
-/// The names of the paces; `top1` stands for `top<k>` with any k.
-pub const PACES: [&str; 9] =
-    ["top1", "schedule", "eb", "threshold", "score-threshold", "factor", "klass", "draft", "adaptive"];
-/// The names of the revisions.
-pub const REVISIONS: [&str; 2] = ["verify", "backtrack"];
-/// Published methods and what they are made of.
-pub const PRESETS: [(&str, &str); 5] = [
-    ("llada", "confidence+schedule"),
-    ("fast-dllm", "confidence+threshold"),
-    ("klass", "confidence+klass"),
-    ("wino", "confidence+draft+verify"),
-    ("saber", "confidence+adaptive+backtrack"),
-];
-
-/// The numbers behind the names. Each applies to the parts that use it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Settings {
-    /// `dos`: the layers whose attention is averaged.
-    pub layers: Vec<usize>,
-    /// `dos`: the heads that are averaged in each layer; all if empty.
-    pub heads: Vec<usize>,
-    /// `schedule`, and the fallback of `klass`: steps for the whole canvas.
-    pub steps: Option<usize>,
-    /// `schedule`: whether it follows Dream's timesteps instead of LLaDA's even spread.
-    pub dream_schedule: bool,
-    /// `schedule` by timesteps: the last timestep.
-    pub eps: f32,
-    /// `eb`: the entropy bound in nats.
-    pub gamma: f64,
-    /// `threshold` (0.95), `draft` (0.6) and `score-threshold` (no default).
-    pub threshold: Option<f64>,
-    /// `verify`: tokens with less support are reopened.
-    pub threshold_back: f64,
-    /// `factor`: the factor.
-    pub factor: f64,
-    /// `klass`: the confidence to exceed.
-    pub conf_threshold: f64,
-    /// `klass`: the divergence to stay below.
-    pub kl_threshold: f64,
-    /// `klass`: for how many steps.
-    pub history: usize,
-    /// `adaptive` and `backtrack`: the least number of tokens in a step.
-    pub saber_n: usize,
-    /// Draws the order at this temperature instead of taking the best (Dream's `alg_temp`); 0 takes the best.
-    pub order_temperature: f64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            layers: vec![0],
-            heads: Vec::new(),
-            steps: None,
-            dream_schedule: false,
-            eps: 1e-3,
-            gamma: 0.01,
-            threshold: None,
-            threshold_back: 0.9,
-            factor: 1.0,
-            conf_threshold: 0.9,
-            kl_threshold: 0.01,
-            history: 2,
-            saber_n: 2,
-            order_temperature: 0.0,
-        }
-    }
-}
-
-/// How to decode: which positions first, how many at once, and which to reopen.
-#[derive(Debug)]
+/// How to decode: which positions first, how many at once, which to reopen, where, and what is computed.
+///
+/// A strategy is a value. One that was made of parts of your own goes wherever a named one goes; a name for its parts is given by
+/// [`catalogue::register`].
+#[derive(Clone, Debug)]
 pub struct Strategy {
-    /// What it is called.
+    /// Name, as [`Strategy::parse`] takes it.
     pub name: String,
     /// Which positions first.
-    pub order: Box<dyn Order>,
+    pub order: Arc<dyn Order>,
     /// How many at once.
     pub pace: Box<dyn Pace>,
     /// Which to reopen.
     pub revision: Option<Box<dyn Revision>>,
-    /// The temperature at which the order is drawn; 0 takes the best.
+    /// Which positions are open.
+    pub window: Arc<dyn Window>,
+    /// Which positions a forward pass computes.
+    pub cache: Arc<dyn Cache>,
+    /// Temperature at which the order is drawn; 0 takes the highest score.
     pub order_temperature: f64,
 }
 
 impl Strategy {
-    /// The strategy called `<order>[+<pace>][+<revision>]`, or a preset's name.
-    pub fn parse(name: &str, settings: &Settings) -> Result<Self> {
-        settings.check()?;
-        let spelled = PRESETS.iter().find(|(preset, _)| *preset == name).map_or(name, |(_, parts)| parts);
-        let mut parts = spelled.split('+');
-        let order = parts.next().unwrap_or_default();
-        if PACES.contains(&order) || REVISIONS.contains(&order) {
-            return Err(Error::Incompatible(format!(
-                "'{order}' says how many positions to fill, not which: write <order>+{order}, for example dos+{order}"
-            )));
-        }
-        let (pace, revision) = match (parts.next(), parts.next()) {
-            (Some(revision), None) if REVISIONS.contains(&revision) => ("top1", Some(revision)),
-            (pace, revision) => (pace.unwrap_or("top1"), revision),
-        };
-        if parts.next().is_some() {
-            return Err(Error::Incompatible(format!(
-                "'{name}' has too many parts: a strategy is <order>[+<pace>][+<revision>]"
-            )));
-        }
-        if let Some((preset, parts)) = PRESETS.iter().find(|(preset, _)| *preset == order) {
-            let why = format!("'{preset}' is a preset and stands alone; it means {parts}: combine these parts instead");
-            return Err(Error::Incompatible(why));
-        }
-        if let Some(why) = unfit(order, pace, revision, settings) {
-            return Err(Error::Incompatible(format!("'{name}' makes no sense: {why}")));
-        }
-        Ok(Self {
+    /// A strategy of an order and a pace, in one block, without cache.
+    pub fn new(name: impl Into<String>, order: impl Order + 'static, pace: impl Pace + 'static) -> Self {
+        Self {
             name: name.into(),
-            order: settings.order(order)?,
-            pace: settings.pace(pace)?,
-            revision: revision.map(|revision| settings.revision(revision)).transpose()?,
-            order_temperature: settings.order_temperature,
-        })
+            order: Arc::new(order),
+            pace: Box::new(pace),
+            revision: None,
+            window: Arc::new(InBlocks { length: None }),
+            cache: Arc::new(NoCache),
+            order_temperature: 0.0,
+        }
+    }
+
+    /// The same strategy in blocks of `length`.
+    pub fn in_blocks(mut self, length: usize) -> Self {
+        self.window = Arc::new(InBlocks { length: Some(length) });
+        self
+    }
+
+    /// The strategy called `<order>[+<pace>][+<revision>]`, or a preset's name. A parameter that it does not use is refused;
+    /// parameters that go with every strategy are passed over, but for `window`, `cache` and `order_temperature`.
+    pub fn parse(name: &str, params: &Params) -> Result<Self> {
+        let recipe = Recipe::parse(name, params)?;
+        recipe.refuse_unused(params)?;
+        recipe.build()
+    }
+
+    /// Why these parts make no sense together, if they do not.
+    fn incompatibility(&self) -> Option<&'static str> {
+        let known = self.order.ranks_by() == RankBy::Known;
+        let drawn = self.order_temperature > 0.0;
+        let scheduled = self.pace.is_scheduled();
+        let block = Block { index: 0, range: 0..1, step: 0 };
+        let by_score = !scheduled && matches!(self.pace.reads(&block, 1), Reads::While(StopRule::Score(_)));
+        if known && by_score {
+            Some("the score of an order that is known beforehand says nothing that a threshold could test")
+        } else if known && drawn {
+            Some("an order that is known beforehand has no scores that a temperature could soften")
+        } else if by_score && drawn {
+            Some("a temperature adds noise to the scores that the threshold tests")
+        } else if scheduled && self.revision.is_some() {
+            Some("a schedule promises to end after its steps, but a revision reopens positions")
+        } else if self.pace.most() == Some(1) && self.revision.is_some() {
+            Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
+        } else {
+            None
+        }
     }
 }
 
-impl Settings {
-    fn order(&self, name: &str) -> Result<Box<dyn Order>> {
-        Ok(match name {
-            "random" => Box::new(Random),
-            "confidence" => Box::new(Confidence),
-            "entropy" => Box::new(Entropy),
-            "margin" => Box::new(Margin),
-            "dos" => {
-                let source = |&layer: &usize| AttentionSource { layer, heads: self.heads.clone() };
-                Box::new(Dependency { sources: self.layers.iter().map(source).collect() })
+/// The parts of a strategy by name, with their parameters, before they are built.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    name: String,
+    order: Arc<Part>,
+    pace: Arc<Part>,
+    pace_number: usize,
+    revision: Option<Arc<Part>>,
+    window: Arc<Part>,
+    cache: Arc<Part>,
+    params: Params,
+}
+
+impl Recipe {
+    /// Finds the parts of `<order>[+<pace>][+<revision>]` or of a preset.
+    pub fn parse(name: &str, params: &Params) -> Result<Self> {
+        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let mut params = params.clone();
+        for (name, value) in preset.into_iter().flat_map(|preset| preset.values) {
+            if params.get(name).is_none() {
+                params.set(name, &fixed(*value))?;
             }
-            _ => return Err(unknown(name)),
+        }
+        let mut names = preset.map_or(name, |preset| preset.is).split('+');
+        let order = names.next().unwrap_or_default();
+        if find(Section::Pace, order).is_some() || find(Section::Revision, order).is_some() {
+            let why = format!(
+                "'{order}' says how many positions to fill, not which: write <order>+{order}, for example dos+{order}"
+            );
+            return Err(Error::Incompatible(why.into()));
+        }
+        let (pace, revision) = match (names.next(), names.next()) {
+            (Some(revision), None) if find(Section::Revision, revision).is_some() => ("top1", Some(revision)),
+            (pace, revision) => (pace.unwrap_or("top1"), revision),
+        };
+        if names.next().is_some() {
+            let why = format!("'{name}' has too many parts: a strategy is <order>[+<pace>][+<revision>]");
+            return Err(Error::Incompatible(why.into()));
+        }
+        if let Some(preset) = PRESETS.iter().find(|preset| preset.name == order) {
+            let why =
+                format!("'{order}' is a preset and stands alone; it means {}: combine these parts instead", preset.is);
+            return Err(Error::Incompatible(why.into()));
+        }
+        let part = |section, name: &str| find(section, name).ok_or_else(|| unknown(name));
+        let named = |section, parameter: &str, usual: &str| {
+            let name = params.word(parameter).unwrap_or(usual).to_string();
+            find(section, &name).ok_or_else(|| unknown(&name))
+        };
+        if number_of(pace) == Some(0) {
+            return Err(Error::Incompatible("'top0' would never fill anything: write top1 or more".into()));
+        }
+        Ok(Self {
+            name: name.into(),
+            order: part(Section::Order, order)?,
+            pace: part(Section::Pace, pace)?,
+            pace_number: number_of(pace).unwrap_or(1),
+            revision: revision.map(|revision| part(Section::Revision, revision)).transpose()?,
+            window: named(Section::Window, "window", "blocks")?,
+            cache: named(Section::Cache, "cache", "none")?,
+            params,
         })
     }
 
-    fn pace(&self, name: &str) -> Result<Box<dyn Pace>> {
-        let timetable = if self.dream_schedule { Timetable::Dream { eps: self.eps } } else { Timetable::Llada };
-        Ok(match name {
-            "schedule" => Box::new(Schedule::new(timetable, self.steps)),
-            "eb" => Box::new(EntropyBound { gamma: self.gamma }),
-            "threshold" => Box::new(Threshold(self.threshold.unwrap_or(0.95))),
-            "score-threshold" => {
-                let missing =
-                    "'score-threshold' compares with the order's own score, which has no usual value: give a threshold";
-                Box::new(ScoreThreshold(self.threshold.ok_or_else(|| Error::Incompatible(missing.into()))?))
-            }
-            "factor" => Box::new(Factor(self.factor)),
-            "klass" => {
-                let fallback = Schedule::new(Timetable::Llada, self.steps);
-                Box::new(Stability::new(self.conf_threshold, self.kl_threshold, self.history, fallback))
-            }
-            "draft" => Box::new(Draft(self.threshold.unwrap_or(0.6))),
-            "adaptive" => Box::new(Adaptive::new(self.saber_n)),
-            _ => match name.strip_prefix("top").and_then(|count| count.parse().ok()) {
-                Some(0) => {
-                    return Err(Error::Incompatible("'top0' would never fill anything: write top1 or more".into()));
-                }
-                Some(count) => Box::new(TopK(count)),
-                None => return Err(unknown(name)),
-            },
-        })
+    /// Name of its order.
+    pub fn order(&self) -> &str {
+        &self.order.name
     }
 
-    fn revision(&self, name: &str) -> Result<Box<dyn Revision>> {
-        Ok(match name {
-            "verify" => Box::new(Verify::new(self.threshold_back)),
-            "backtrack" => Box::new(Backtrack::new(self.saber_n)),
-            _ => return Err(unknown(name)),
-        })
+    fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        [&self.order, &self.pace].into_iter().chain(&self.revision).chain([&self.window, &self.cache])
     }
 
-    /// Refuses numbers that mean nothing.
-    fn check(&self) -> Result<()> {
-        let share = |number: f64| (0.0..=1.0).contains(&number);
-        let steps = self.steps.unwrap_or(1);
-        let rules = [
-            ("gamma", self.gamma, self.gamma >= 0.0, "be 0 or more"),
-            ("eps", self.eps.into(), self.eps > 0.0 && self.eps < 1.0, "lie between 0 and 1"),
-            ("threshold", self.threshold.unwrap_or(0.0), self.threshold.is_none_or(f64::is_finite), "be a number"),
-            ("threshold_back", self.threshold_back, share(self.threshold_back), "lie between 0 and 1"),
-            ("factor", self.factor, self.factor > 0.0, "be more than 0"),
-            ("conf_threshold", self.conf_threshold, share(self.conf_threshold), "lie between 0 and 1"),
-            ("kl_threshold", self.kl_threshold, self.kl_threshold > 0.0, "be more than 0"),
-            ("history", self.history as f64, self.history > 0, "be 1 or more"),
-            ("saber_n", self.saber_n as f64, self.saber_n > 0, "be 1 or more"),
-            ("steps", steps as f64, (1..=65_536).contains(&steps), "lie between 1 and 65536"),
-            ("layer", self.layers.len() as f64, !self.layers.is_empty(), "name at least one layer"),
-            ("order_temperature", self.order_temperature, (0.0..1e9).contains(&self.order_temperature), "be 0 or more"),
-        ];
-        match rules.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((name, value, _, rule)) => {
-                Err(Error::Parameter { name, value: value.to_string(), expected: format!("it must {rule}") })
+    /// The parameters of its parts.
+    pub fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.parts().flat_map(|part| &part.parameters)
+    }
+
+    /// Whether a parameter goes with it.
+    pub fn uses(&self, parameter: &str) -> bool {
+        let general = crate::options::PARAMETERS.iter();
+        general.chain(self.parameters()).any(|known| known.name == parameter)
+    }
+
+    /// The parameters that make the strategy what it is: those of its parts, and those that name parts.
+    pub fn own(&self, params: &Params) -> Params {
+        let named = |name: &str| matches!(name, "window" | "cache" | "order_temperature");
+        params.filter(|name| named(name) || self.parameters().any(|known| known.name == name))
+    }
+
+    /// Whether one of its parts needs this.
+    pub fn needs(&self, need: Need) -> bool {
+        self.parts().any(|part| part.needs.contains(&need))
+    }
+
+    /// Refuses parameters that it does not use.
+    pub fn refuse_unused(&self, params: &Params) -> Result<()> {
+        match params.iter().find(|(name, _)| !self.uses(name)) {
+            Some((name, _)) => {
+                let of = catalogue::users(name);
+                Err(Error::UnusedParameter { name, by: format!("'{}'", self.name), of, advice: Vec::new() })
             }
             None => Ok(()),
         }
     }
-}
 
-/// Why these parts make no sense together, if they do not.
-fn unfit(order: &str, pace: &str, revision: Option<&str>, settings: &Settings) -> Option<&'static str> {
-    let drawn = settings.order_temperature > 0.0;
-    match (order, pace, revision) {
-        ("random", "score-threshold", _) => Some("a random score says nothing that a threshold could test"),
-        ("random", _, _) if drawn => Some("a random order has no scores that a temperature could soften"),
-        (_, "score-threshold", _) if drawn => Some("a temperature adds noise to the scores that the threshold tests"),
-        (_, "schedule", Some(_)) => {
-            Some("a schedule promises to end after its steps, but a revision reopens positions")
+    /// Makes the parts.
+    pub fn build(&self) -> Result<Strategy> {
+        let given = |part| Given::new(part, &self.params);
+        let revision = match &self.revision {
+            Some(part) => match &part.build {
+                Build::Revision(build) => Some(build(&given(part)?)?),
+                _ => misplaced(part),
+            },
+            None => None,
+        };
+        let strategy = Strategy {
+            name: self.name.clone(),
+            order: match &self.order.build {
+                Build::Order(build) => build(&given(&self.order)?)?,
+                _ => misplaced(&self.order),
+            },
+            pace: match &self.pace.build {
+                Build::Pace(build) => build(&given(&self.pace)?)?,
+                Build::NumberedPace(build) => build(self.pace_number),
+                _ => misplaced(&self.pace),
+            },
+            revision,
+            window: match &self.window.build {
+                Build::Window(build) => build(&given(&self.window)?)?,
+                _ => misplaced(&self.window),
+            },
+            cache: match &self.cache.build {
+                Build::Cache(build) => build(&given(&self.cache)?)?,
+                _ => misplaced(&self.cache),
+            },
+            order_temperature: self.params.number("order_temperature").unwrap_or(0.0),
+        };
+        match strategy.incompatibility() {
+            Some(why) => Err(Error::Incompatible(format!("'{}' makes no sense: {why}", self.name).into())),
+            None => Ok(strategy),
         }
-        (_, "top1", Some(_)) => {
-            Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
-        }
-        _ => None,
     }
 }
 
+fn misplaced(part: &Part) -> ! {
+    unreachable!("'{}' was found in its section", part.name)
+}
+
+/// A default that has a fixed value.
+fn fixed(default: Default) -> Value {
+    match default {
+        Default::Number(number) => Value::Number(number),
+        Default::Flag(flag) => Value::Flag(flag),
+        Default::Word(word) | Default::Depends(word) => Value::Text(word.into()),
+        Default::Required => unreachable!("a preset gives values"),
+    }
+}
+
+fn find(section: Section, name: &str) -> Option<Arc<Part>> {
+    let numbered = section == Section::Pace && number_of(name).is_some();
+    let name = if numbered { "top1" } else { name };
+    catalogue::parts(section).into_iter().find(|part| part.name == name)
+}
+
 fn unknown(name: &str) -> Error {
-    let presets = PRESETS.map(|(preset, _)| preset);
-    let known = ORDERS.into_iter().chain(PACES).chain(REVISIONS).chain(presets);
-    let near = |known: &&str| distance(name, known) <= 1 + name.len() / 3;
+    let names =
+        |section| -> Vec<String> { catalogue::parts(section).iter().map(|part| part.name.to_string()).collect() };
+    let (orders, paces, revisions) = (names(Section::Order), names(Section::Pace), names(Section::Revision));
+    let presets: Vec<String> = PRESETS.iter().map(|preset| preset.name.to_string()).collect();
+    let known = [&orders, &paces, &revisions, &presets].into_iter().flatten();
+    let near = |known: &&String| distance(name, known) <= 1 + name.len() / 3;
     let advice = match known.filter(near).min_by_key(|known| distance(name, known)) {
         Some(nearest) => format!("did you mean '{nearest}'?"),
         None => format!(
             "orders are {}; paces {}; revisions {}; presets {}",
-            ORDERS.join(", "),
-            PACES.join(", "),
-            REVISIONS.join(", "),
+            orders.join(", "),
+            paces.join(", "),
+            revisions.join(", "),
             presets.join(", ")
         ),
     };
-    Error::UnknownStrategy { name: name.into(), advice }
+    let name = name.chars().take(64).collect();
+    Error::UnknownStrategy { name, advice }
 }
 
 /// Levenshtein's edit distance.

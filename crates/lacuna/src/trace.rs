@@ -22,6 +22,14 @@ pub struct Delta {
     pub committed: Vec<Commit>,
     /// What was reopened after that, ascending.
     pub reopened: Vec<usize>,
+    /// Masks appended to the canvas after that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grown: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A position that was decided.
@@ -63,5 +71,6 @@ impl Delta {
     pub fn apply(&self, canvas: &mut Canvas) {
         self.committed.iter().for_each(|commit| canvas.commit(commit.position, commit.token));
         self.reopened.iter().for_each(|&position| canvas.reopen(position));
+        canvas.grow(self.grown);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use lacuna::catalogue::{Params, Section, Value, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Cache, Canvas, Delta, Description, Draw, Error, Observation, Options, Predictor, ReadPlan, Result, Row,
-    Run, Sampling, Settings, StopRule, Strategy, Target, Token, TokenRule, View, decode, split,
+    Belief, Canvas, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked, ReadPlan,
+    Reads, Recipe, Result, Row, Run, Sampling, StopRule, Strategy, Target, Token, TokenRule, View, decode,
 };
 use proptest::prelude::*;
 
@@ -14,30 +15,47 @@ const STOP: Token = 1;
 const VOCABULARY: usize = 12;
 const LAYERS: usize = 3;
 
-const STRATEGIES: [&str; 22] = [
-    "random",
-    "confidence",
-    "entropy+top2",
-    "margin+top3",
-    "dos",
-    "dos+top4",
-    "dos+eb",
-    "confidence+eb",
-    "entropy+schedule",
-    "dos+schedule",
-    "llada",
-    "margin+threshold",
-    "dos+threshold",
-    "dos+score-threshold",
-    "confidence+factor",
-    "random+eb",
-    "klass",
-    "dos+klass",
-    "wino",
-    "dos+eb+verify",
-    "saber",
-    "dos+threshold+backtrack",
-];
+/// Every order with every pace, some with a revision, as far as they go together.
+fn strategies() -> Vec<String> {
+    let names = |section| parts(section).into_iter().map(|part| part.name.to_string());
+    let mut all: Vec<String> = lacuna::catalogue::PRESETS.iter().map(|preset| preset.name.to_string()).collect();
+    for order in names(Section::Order) {
+        for pace in names(Section::Pace).chain(["top3".to_string()]) {
+            let revised = names(Section::Revision).map(|revision| format!("{order}+{pace}+{revision}"));
+            all.extend([format!("{order}+{pace}")].into_iter().chain(revised));
+        }
+    }
+    all.retain(|name| parse(name, &values(0.5, 0.5, 0, &[0])).is_ok());
+    assert!(all.len() > 100, "{all:?}");
+    all
+}
+
+/// A value for every parameter of a part.
+fn values(gamma: f64, threshold: f64, first: usize, layers: &[usize]) -> Params {
+    let numbers = [
+        ("gamma", gamma),
+        ("threshold", threshold),
+        ("factor", 1.0 + gamma),
+        ("conf_threshold", threshold),
+        ("kl_threshold", 1.0),
+    ];
+    let counts = [("history", 1 + first % 3), ("saber_n", 1 + first % 4), ("block_length", 1 + first % 11)];
+    let params = numbers.into_iter().try_fold(Params::new(), |params, (name, value)| params.with(name, value)).unwrap();
+    let params = counts.into_iter().try_fold(params, |params, (name, value)| params.with(name, value)).unwrap();
+    let mut distinct = layers.to_vec();
+    distinct.dedup();
+    params.with("layer", &distinct[..]).unwrap()
+}
+
+/// The strategy with those of the parameters that it uses.
+fn parse(name: &str, params: &Params) -> Result<Strategy> {
+    let recipe = Recipe::parse(name, params)?;
+    Strategy::parse(name, &params.filter(|parameter| recipe.uses(parameter)))
+}
+
+fn params<const N: usize>(values: [(&str, Value); N]) -> Params {
+    values.into_iter().try_fold(Params::new(), |params, (name, value)| params.with(name, value)).unwrap()
+}
 
 fn random(keys: &[u64]) -> f64 {
     let seed = keys.iter().fold(0u64, |seed, &key| (Draw::new(seed, 1, 2).uniform(key) * 1e15) as u64);
@@ -64,9 +82,8 @@ fn model(seed: u64) -> Scripted {
 struct Case {
     seed: u64,
     tokens: Vec<Token>,
-    strategy: &'static str,
-    settings: Settings,
-    block_length: usize,
+    strategy: String,
+    params: Params,
     rule: TokenRule,
 }
 
@@ -78,9 +95,8 @@ impl Case {
 
     fn start(&self, options: Options) -> Run {
         let canvas = Canvas::new(self.tokens.clone(), MASK).unwrap();
-        let blocks = split(canvas.span(), self.block_length);
-        let strategy = Strategy::parse(self.strategy, &self.settings).unwrap();
-        Run::new(canvas, blocks, strategy, options, model(0).description()).unwrap()
+        let strategy = parse(&self.strategy, &self.params).unwrap();
+        Run::new(canvas, strategy, options, model(0).description()).unwrap()
     }
 
     fn run(&self, options: Options) -> Run {
@@ -96,26 +112,23 @@ prop_compose! {
         seed in any::<u32>(),
         mut tokens in prop::collection::vec(0..VOCABULARY as Token, 1..24),
         first in 0..24usize,
-        strategy in prop::sample::select(&STRATEGIES[..]),
-        block_length in 1..12usize,
+        strategy in prop::sample::select(strategies()),
+        window in prop::sample::select(vec!["blocks", "sliding"]),
         gamma in 0.0..3.0f64,
-        threshold in 0.0..1.0f64,
+        threshold in 0.01..1.0f64,
         layers in prop::collection::vec(0..LAYERS, 1..3),
         temperature in prop::option::of(0.1..2.0f64),
         nucleus in any::<bool>(),
     ) -> Case {
         let first = first % tokens.len();
         tokens[first] = MASK;
-        let settings = Settings {
-            gamma, threshold: Some(threshold), layers, factor: 1.0 + gamma, conf_threshold: threshold, kl_threshold: 1.0,
-            history: 1 + first % 3, saber_n: 1 + first % 4, ..Settings::default()
-        };
+        let params = values(gamma, threshold, first, &layers).with("window", window).unwrap();
         let rule = match temperature {
             None => TokenRule::Greedy,
             Some(temperature) if nucleus => TokenRule::Nucleus { temperature, top_p: 0.3 + threshold, top_k: first },
             Some(temperature) => TokenRule::Gumbel { temperature },
         };
-        Case { seed: u64::from(seed), tokens, strategy, settings, block_length, rule }
+        Case { seed: u64::from(seed), tokens, strategy, params, rule }
     }
 }
 
@@ -137,12 +150,14 @@ proptest! {
     #[test]
     fn only_masked_positions_up_to_the_block_are_committed_and_only_decided_ones_reopened(case in case()) {
         let run = case.run(case.options());
-        let blocks = split(run.canvas().span(), case.block_length);
-        let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| run.canvas().is_gap(p))).collect();
+        let window = run.strategy().window.clone();
+        let blocks = window.blocks(&run.trace().start).unwrap();
+        let mut end = 0;
         let mut canvas = run.trace().start.clone();
         for delta in &run.trace().deltas {
+            end = window.end(&canvas, blocks.get(delta.block).unwrap(), end);
             for commit in &delta.committed {
-                prop_assert!(canvas.is_masked(commit.position) && commit.position < blocks[delta.block].end);
+                prop_assert!(canvas.is_masked(commit.position) && commit.position < end);
                 prop_assert!(commit.token != MASK);
             }
             prop_assert!(delta.committed.is_sorted_by_key(|commit| commit.position));
@@ -153,11 +168,12 @@ proptest! {
     #[test]
     fn a_pace_keeps_its_bound(case in case()) {
         let run = case.run(case.options());
-        let canvases = run.trace().canvases();
-        for (canvas, delta) in canvases.zip(&run.trace().deltas) {
-            let blocks = split(canvas.span(), case.block_length);
-            let blocks: Vec<_> = blocks.into_iter().filter(|range| range.clone().any(|p| canvas.is_gap(p))).collect();
-            let candidates = canvas.masked_before(blocks[delta.block].end).count();
+        let window = run.strategy().window.clone();
+        let blocks = window.blocks(&run.trace().start).unwrap();
+        let mut end = 0;
+        for (canvas, delta) in run.trace().canvases().zip(&run.trace().deltas) {
+            end = window.end(&canvas, blocks.get(delta.block).unwrap(), end);
+            let candidates = canvas.masked_before(end).count();
             check_bound(&case, delta, candidates)?;
         }
     }
@@ -167,16 +183,19 @@ proptest! {
     fn a_cache_commits_the_same_and_is_used_in_every_block(
         case in case(),
         strategy in prop::sample::select(vec!["confidence", "entropy+top2", "dos", "dos+eb", "margin+threshold", "dos+schedule"]),
-        cache in prop::sample::select(vec![Cache::Prefix, Cache::Dual]),
+        cache in prop::sample::select(vec!["prefix", "dual", "dkv"]),
     ) {
-        let case = Case { strategy, rule: TokenRule::Greedy, ..case };
-        let (plain, cached) = (case.run(case.options()), case.run(Options { cache, ..case.options() }));
+        let params = case.params.clone().with("window", "blocks").unwrap();
+        let case = Case { strategy: strategy.into(), rule: TokenRule::Greedy, params, ..case };
+        let other = Case { params: case.params.clone().with("cache", cache).unwrap(), ..case.clone() };
+        let (plain, cached) = (case.run(case.options()), other.run(case.options()));
         let told = |run: &Run| -> Vec<Delta> {
             run.trace().deltas.iter().filter(|delta| !delta.committed.is_empty()).cloned().collect()
         };
         prop_assert_eq!(told(&plain), told(&cached));
+        prop_assert!(cached.rows_computed() <= plain.rows_computed() + cached.canvas().len() * cached.trace().deltas.len());
         let blocks = cached.trace().deltas.last().unwrap().block;
-        for block in 0..=blocks {
+        for block in (0..=blocks).filter(|_| cache != "dkv") {
             prop_assert!(cached.trace().deltas.iter().filter(|delta| delta.block == block).count() >= 2);
         }
     }
@@ -217,32 +236,32 @@ proptest! {
 
 fn check_bound(case: &Case, delta: &Delta, candidates: usize) -> std::result::Result<(), TestCaseError> {
     let committed = &delta.committed;
-    let pace = case.strategy.split('+').nth(1).unwrap_or("top1");
-    if case.strategy != "llada" && pace != "schedule" {
+    let preset = lacuna::catalogue::PRESETS.iter().find(|preset| preset.name == case.strategy);
+    let pace = preset.map_or(case.strategy.as_str(), |preset| preset.is).split('+').nth(1).unwrap_or("top1");
+    let number = |name: &str| case.params.number(name).unwrap();
+    if pace != "schedule" {
         prop_assert!(!committed.is_empty(), "a step must make progress");
     }
     let entropies = || committed.iter().map(|commit| commit.entropy);
     match pace {
-        "top1" if ["random", "confidence", "dos"].contains(&case.strategy) => prop_assert_eq!(committed.len(), 1),
-        "top2" => prop_assert_eq!(committed.len(), candidates.min(2)),
+        "top1" => prop_assert_eq!(committed.len(), 1),
         "top3" => prop_assert_eq!(committed.len(), candidates.min(3)),
-        "top4" => prop_assert_eq!(committed.len(), candidates.min(4)),
         "eb" => {
             let excess = entropies().sum::<f64>() - entropies().fold(0.0, f64::max);
-            prop_assert!(committed.len() == 1 || excess <= case.settings.gamma + 1e-9);
+            prop_assert!(committed.len() == 1 || excess <= number("gamma") + 1e-9);
         }
         "threshold" => {
-            let below = committed.iter().filter(|commit| commit.probability < case.settings.threshold.unwrap());
+            let below = committed.iter().filter(|commit| commit.probability < number("threshold"));
             prop_assert!(below.count() <= 1);
         }
         "factor" => {
-            let mut probabilities: Vec<f64> = committed.iter().map(|commit| commit.probability).collect();
-            probabilities.sort_by(|a, b| b.total_cmp(a));
-            let fits = |(rank, p): (usize, &f64)| (rank + 2) as f64 * (1.0 - p) <= case.settings.factor;
-            prop_assert!(probabilities.iter().enumerate().skip(1).all(fits));
+            let mut ranked: Vec<_> = committed.iter().collect();
+            ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.position.cmp(&b.position)));
+            let mut rest = ranked.iter().enumerate().skip(1);
+            prop_assert!(rest.all(|(rank, commit)| (rank + 2) as f64 * (1.0 - commit.probability) <= number("factor")));
         }
         "score-threshold" => {
-            let below = committed.iter().filter(|commit| commit.score < case.settings.threshold.unwrap());
+            let below = committed.iter().filter(|commit| commit.score < number("threshold"));
             prop_assert!(below.count() <= 1);
         }
         _ => {}
@@ -281,10 +300,8 @@ fn dos_pays_for_no_row_that_it_does_not_commit() {
     {
         let mut model = Counting { model: model(3), reads: 0, rows: 0 };
         let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
-        let settings = Settings { threshold: Some(0.3), ..Settings::default() };
-        let strategy = Strategy::parse(strategy, &settings).unwrap();
-        let blocks = vec![canvas.span()];
-        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        let strategy = parse(strategy, &params([("threshold", 0.3.into())])).unwrap();
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
         decode(&mut runs, &mut model).unwrap();
         assert_eq!((model.rows, runs[0].rows_read()), (rows, rows));
     }
@@ -295,9 +312,8 @@ fn runs_read_together_what_they_can_foresee() {
     let mut model = Counting { model: model(3), reads: 0, rows: 0 };
     let start = |(length, strategy): (usize, &str)| {
         let canvas = Canvas::with_tail(&[4, 5], length, MASK).unwrap();
-        let blocks = vec![canvas.span()];
-        let strategy = Strategy::parse(strategy, &Settings::default()).unwrap();
-        Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()
+        let strategy = Strategy::parse(strategy, &Params::new()).unwrap();
+        Run::new(canvas, strategy, Options::default(), model.description()).unwrap()
     };
     let mut runs = [(20, "dos"), (7, "confidence"), (20, "random+top2"), (12, "entropy+eb")].map(start);
     decode(&mut runs, &mut model).unwrap();
@@ -406,10 +422,9 @@ fn what_is_foretold_is_what_is_read() {
             let (sure, ranked, read) = Default::default();
             let mut model = Foretold { model: model(3), sure, ranked, expected: 0, most: 0, read };
             let canvas = Canvas::with_tail(&[4, 5], 20, MASK).unwrap();
-            let settings = Settings { threshold: Some(0.3), order_temperature, ..Settings::default() };
-            let strategy = Strategy::parse(name, &settings).unwrap();
-            let blocks = vec![canvas.span()];
-            let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+            let drawn = params([("threshold", 0.3.into()), ("order_temperature", order_temperature.into())]);
+            let strategy = parse(name, &drawn).unwrap();
+            let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
             decode(&mut runs, &mut model).unwrap();
             assert!(!(model.sure.is_empty() && model.ranked.is_empty()), "{name}");
             model.check();
@@ -423,11 +438,10 @@ fn watched_attention_is_shown_and_changes_nothing() {
     for strategy in ["confidence", "dos"] {
         let run = |watch| {
             let canvas = Canvas::with_tail(&[4, 5], 9, MASK).unwrap();
-            let blocks = vec![canvas.span()];
-            let strategy = Strategy::parse(strategy, &Settings::default()).unwrap();
+            let strategy = Strategy::parse(strategy, &Params::new()).unwrap();
             let options = Options { watch, ..Options::default() };
             let mut model = model(3);
-            let mut run = Run::new(canvas, blocks, strategy, options, model.description()).unwrap();
+            let mut run = Run::new(canvas, strategy, options, model.description()).unwrap();
             run.step(&mut model).unwrap();
             run
         };
@@ -445,11 +459,10 @@ fn guidance_costs_a_second_forward_and_moves_the_logits() {
     let tokens = vec![4, 5, MASK, MASK, MASK, MASK];
     let run = |guidance| {
         let canvas = Canvas::new(tokens.clone(), MASK).unwrap();
-        let strategy = Strategy::parse("confidence", &Settings::default()).unwrap();
+        let strategy = Strategy::parse("confidence", &Params::new()).unwrap();
         let options = Options { guidance, ..Options::default() };
-        let blocks = vec![canvas.span()];
         let mut model = model(5);
-        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
+        let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
         decode(&mut runs, &mut model).unwrap();
         let [run] = runs;
         run
@@ -470,9 +483,8 @@ fn deferred_tokens_are_committed_last_by_every_order() {
         let canvas = Canvas::with_tail(&[4], 8, MASK).unwrap();
         let mut options = Options::default();
         options.sampling.deferred = vec![STOP];
-        let strategy = Strategy::parse(order, &Settings::default()).unwrap();
-        let blocks = vec![canvas.span()];
-        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
+        let strategy = Strategy::parse(order, &Params::new()).unwrap();
+        let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
         decode(&mut runs, &mut model).unwrap();
         let deltas = &runs[0].trace().deltas;
         let stops: Vec<bool> = deltas.iter().map(|delta| delta.committed[0].token == STOP).collect();
@@ -482,51 +494,50 @@ fn deferred_tokens_are_committed_last_by_every_order() {
 
 #[test]
 fn requests_that_cannot_work_are_refused_at_the_start() {
-    let start = |strategy: &str, settings: Settings, length: usize, model: &Description| {
+    let start = |strategy: &str, params: Params, length: usize, model: &Description| {
         let canvas = Canvas::with_tail(&[4], length, MASK)?;
-        let blocks = vec![canvas.span()];
-        Run::new(canvas, blocks, Strategy::parse(strategy, &settings)?, Options::default(), model)
+        Run::new(canvas, Strategy::parse(strategy, &params)?, Options::default(), model)
     };
     let able = model(0).description().clone();
-    let message = |strategy: &str, settings: Settings, length: usize, model: &Description| {
-        start(strategy, settings, length, model).expect_err("it is refused").to_string()
+    let message = |strategy: &str, params: Params, length: usize, model: &Description| {
+        start(strategy, params, length, model).expect_err("it is refused").to_string()
     };
-    let defaults = Settings::default;
+    let none = Params::new;
+    let of = |name: &'static str, value: Value| params([(name, value)]);
     let shifted = Description { shadows: false, ..able.clone() };
     let short = Description { context: 8, ..able.clone() };
     let cases = [
+        (message("dos", of("layer", 3usize.into()), 4, &able), "layer 3 does not exist: the model has layers 0 to 2"),
+        (message("dos", of("heads", 1usize.into()), 4, &able), "head 1 does not exist"),
+        (message("dos", none(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
+        (message("wino", none(), 4, &shifted), "WINO verifies a token"),
+        (message("dos", none(), 0, &able), "no masked position"),
+        (message("doos", none(), 4, &able), "did you mean 'dos'?"),
+        (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
+        (message("eb", none(), 4, &able), "write <order>+eb"),
+        (message("random+score-threshold", of("threshold", 0.5.into()), 4, &able), "says nothing that a threshold"),
+        (message("dos+score-threshold", none(), 4, &able), "'score-threshold' needs threshold"),
+        (message("llada+verify", none(), 4, &able), "'llada' is a preset and stands alone"),
+        (message("dos+schedule+verify", none(), 4, &able), "a schedule promises to end"),
+        (message("dos+verify", none(), 4, &able), "top1 leaves it nothing to do"),
+        (message("dos+top0", none(), 4, &able), "would never fill anything"),
+        (message("random", of("order_temperature", 1.0.into()), 4, &able), "no scores that a temperature"),
+        (message("dos", of("gamma", 0.1.into()), 4, &able), "gamma has no effect with 'dos': it belongs to eb"),
         (
-            message("dos", Settings { layers: vec![3], ..defaults() }, 4, &able),
-            "layer 3 does not exist: the model has layers 0 to 2",
+            message("llada", of("eps", 0.1.into()), 4, &able),
+            "eps has no effect with schedule llada; set schedule to dream",
         ),
-        (message("dos", Settings { heads: vec![1], ..defaults() }, 4, &able), "head 1 does not exist"),
-        (message("dos", defaults(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
-        (message("wino", defaults(), 4, &shifted), "WINO verifies a token"),
-        (message("dos", defaults(), 0, &able), "no masked position"),
-        (message("dso", defaults(), 4, &able), "did you mean 'dos'?"),
-        (message("dos+ebb", defaults(), 4, &able), "did you mean 'eb'?"),
-        (message("eb", defaults(), 4, &able), "write <order>+eb"),
         (
-            message("random+score-threshold", Settings { threshold: Some(0.5), ..defaults() }, 4, &able),
-            "random score says nothing",
+            message("fast-dllm", of("threshold", 7.0.into()), 4, &able),
+            "threshold is 7, but it must be more than 0 and at most 1",
         ),
-        (message("dos+score-threshold", defaults(), 4, &able), "give a threshold"),
-        (message("llada+verify", defaults(), 4, &able), "'llada' is a preset and stands alone"),
-        (message("random+score-threshold", defaults(), 4, &able), "random score says nothing"),
-        (message("dos+schedule+verify", defaults(), 4, &able), "a schedule promises to end"),
-        (message("dos+verify", defaults(), 4, &able), "top1 leaves it nothing to do"),
-        (message("dos+top0", defaults(), 4, &able), "would never fill anything"),
-        (message("dos+eb", Settings { gamma: -1.0, ..defaults() }, 4, &able), "gamma is -1"),
-        (
-            message("random", Settings { order_temperature: 1.0, ..defaults() }, 4, &able),
-            "no scores that a temperature",
-        ),
+        (message("fast-dllm", of("threshold", 0.0.into()), 4, &able), "threshold is 0"),
     ];
     for (message, expected) in cases {
         assert!(message.contains(expected), "{message}");
     }
     let blank = Scripted::new(VOCABULARY, MASK, |_, _| Vec::new());
-    assert!(matches!(start("dos", defaults(), 4, blank.description()), Err(Error::NoSuchLayer { layers: 0, .. })));
+    assert!(matches!(start("dos", none(), 4, blank.description()), Err(Error::NoSuchLayer { layers: 0, .. })));
 }
 
 #[test]
@@ -538,10 +549,118 @@ fn logits_that_are_not_finite_are_reported_with_their_position() {
             logits
         });
         let canvas = Canvas::with_tail(&[4], 3, MASK).unwrap();
-        let strategy = Strategy::parse("confidence", &Settings::default()).unwrap();
-        let blocks = vec![canvas.span()];
-        let mut runs = [Run::new(canvas, blocks, strategy, Options::default(), model.description()).unwrap()];
+        let strategy = Strategy::parse("confidence", &Params::new()).unwrap();
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
         let error = decode(&mut runs, &mut model).unwrap_err();
         assert!(matches!(error, Error::NotFinite { position: 2 }), "{error}");
+    }
+}
+
+#[test]
+fn values_outside_their_range_are_refused() {
+    for (name, value, expected) in [
+        ("gamma", Value::Number(-1.0), "gamma is -1, but it must be 0 or more and at most 1000000"),
+        ("gamma", Value::Number(f64::INFINITY), "gamma is inf"),
+        ("gamma", Value::Text("much".into()), "gamma is much"),
+        ("temperature", Value::Number(1e308), "temperature is 1e308"),
+        ("steps", Value::Integer(0), "steps is 0, but it must be a whole number from 1 to 65536"),
+        ("steps", Value::Number(2.5), "steps is 2.5"),
+        ("heads", Value::Integers(vec![0, 0]), "heads is 0,0, but it must be a list of distinct whole numbers"),
+        ("layer", Value::Integers(vec![]), "layer is"),
+        ("layer", Value::Text("4-2".into()), "layer is 4-2"),
+        ("cache", Value::Text("most".into()), "cache is most, but it must be one of none, prefix, dual, dkv"),
+        ("gamna", Value::Number(1.0), "there is no parameter 'gamna'"),
+    ] {
+        let message = Params::new().with(name, value).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
+    assert_eq!(params([("layer", "2-4".into())]), params([("layer", Value::Integers(vec![2, 3, 4]))]));
+    assert_eq!(params([("steps", 4.0.into())]), params([("steps", 4usize.into())]));
+}
+
+#[test]
+fn a_canvas_grows_by_blocks_until_an_end_comes() {
+    // The model ends the text at position 11, wherever the canvas ends.
+    let logits = |_: &[Token], position: usize| {
+        let mut logits = vec![0.0; VOCABULARY];
+        logits[if position >= 11 { STOP as usize } else { 3 + position % 5 }] = 9.0;
+        logits
+    };
+    for (strategy, block) in [("confidence", None), ("confidence+top3", Some(2)), ("llada", Some(4)), ("left+eb", None)]
+    {
+        for (most, length) in [(40, 14), (10, 10), (14, 14), (6, 6)] {
+            let mut model = Scripted::new(VOCABULARY, MASK, logits);
+            let canvas = Canvas::with_tail(&[4, 5], 4.min(most - 2), MASK).unwrap();
+            let mut strategy = Strategy::parse(strategy, &Params::new()).unwrap();
+            if let Some(block) = block {
+                strategy = strategy.in_blocks(block);
+            }
+            let grow = Some(Grow { ends: vec![STOP], by: 4, most });
+            let options = Options { stop: vec![STOP], grow, ..Options::default() };
+            let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
+            decode(&mut runs, &mut model).unwrap();
+            assert_eq!(runs[0].canvas().len(), length, "at most {most}");
+            assert_eq!(&runs[0].trace().replay(), runs[0].canvas());
+            let text: Vec<Token> = (2..length.min(11)).map(|position| 3 + (position % 5) as Token).collect();
+            assert_eq!(runs[0].canvas().tokens()[2..length.min(11)], text);
+        }
+    }
+}
+
+/// A pace that never chooses.
+#[derive(Clone, Debug)]
+struct Never;
+
+impl Pace for Never {
+    fn reads(&self, _block: &lacuna::Block, _candidates: usize) -> Reads {
+        Reads::First(0)
+    }
+
+    fn choose(&mut self, _ranked: &Ranked<'_>) -> Result<Vec<usize>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A pace that chooses a position that is not masked.
+#[derive(Clone, Debug)]
+struct Stray;
+
+impl Pace for Stray {
+    fn reads(&self, _block: &lacuna::Block, _candidates: usize) -> Reads {
+        Reads::All
+    }
+
+    fn choose(&mut self, _ranked: &Ranked<'_>) -> Result<Vec<usize>> {
+        Ok(vec![0])
+    }
+}
+
+#[test]
+fn a_pace_that_cannot_be_followed_ends_the_run_with_an_error() {
+    let run = |strategy: Strategy| {
+        let canvas = Canvas::with_tail(&[4], 3, MASK).unwrap();
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model(0).description()).unwrap()];
+        decode(&mut runs, &mut model(0)).unwrap_err()
+    };
+    assert!(matches!(run(Strategy::new("never", lacuna::Confidence, Never)), Error::NoProgress { step: 0 }));
+    assert!(matches!(run(Strategy::new("stray", lacuna::Random, Stray)), Error::NotACandidate { position: 0, .. }));
+}
+
+#[test]
+fn records_tell_what_parts_need() {
+    use lacuna::catalogue::Need;
+    for part in parts(Section::Order) {
+        let strategy = Strategy::parse(&part.name, &Params::new()).unwrap();
+        let by = strategy.order.ranks_by();
+        assert_eq!(part.needs.contains(&Need::Attention), !by.attention().is_empty(), "{}", part.name);
+        assert_eq!(part.needs.contains(&Need::Beliefs), by.beliefs(), "{}", part.name);
+    }
+    for part in parts(Section::Pace) {
+        let strategy = parse(&format!("confidence+{}", part.name), &values(0.5, 0.5, 0, &[0])).unwrap();
+        assert_eq!(part.needs.contains(&Need::PreviousBeliefs), strategy.pace.compares(), "{}", part.name);
+    }
+    for part in parts(Section::Cache) {
+        let strategy = Strategy::parse("dos", &Params::new().with("cache", &*part.name).unwrap()).unwrap();
+        assert_eq!(part.needs.contains(&Need::KvCache), !strategy.cache.is_none(), "{}", part.name);
     }
 }

@@ -5,15 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lacuna::{
-    Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Sampling, Settings, Strategy, Token, View,
-    split,
-};
-use lacuna_models::{Checkpoint, Model, Precision, Request, Shape, forward_flops, load};
+use lacuna::{Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
+use lacuna_models::{Checkpoint, Model, Plan, Precision, Shape, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
-use crate::args::{self, Format, few, positive};
+use crate::args::{self, Decoding, Format, few, positive};
 use crate::engine::start_threads;
 
 #[derive(Args)]
@@ -46,36 +43,14 @@ pub(crate) struct Bench {
     /// How many positions a canvas has, with its prompt
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
     length: usize,
-    /// How many positions the block has that is decoded
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = positive)]
-    block_length: usize,
-    /// The strategy whose step is measured
-    #[arg(long, value_name = "NAME", default_value = "dos")]
-    strategy: String,
-    /// dos: the layer whose attention is used [default: a sixth of the way up]
-    #[arg(long, value_name = "N")]
-    layer: Option<usize>,
-    /// eb: the entropy bound in nats [default: 0.01]
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    gamma: Option<f64>,
-    /// Draw tokens at this temperature; 0 takes the most probable [default: 0]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    temperature: Option<f64>,
-    /// Draw only from the most probable tokens that together reach this probability
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    top_p: Option<f64>,
-    /// Draw only from the K most probable tokens
-    #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
-    /// Which keys and values the step takes from the first one of its block
-    #[arg(long, value_enum, default_value_t = args::Cache::None)]
-    cache: args::Cache,
     /// How many canvases share a forward pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
     /// How many steps to measure
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
     repetitions: usize,
+    #[command(flatten)]
+    decoding: Decoding,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -142,6 +117,7 @@ struct Sample {
     forward: Duration,
     read: Duration,
     rows: usize,
+    computed: usize,
     tokens: usize,
 }
 
@@ -150,20 +126,18 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
-    let block_length = args.block_length.min(args.length);
     ensure!(
         args.length <= architecture.context,
         "--length {} is beyond the shape's {} positions",
         args.length,
         architecture.context
     );
-    let layers = vec![args.layer.unwrap_or(architecture.layers() / 6)];
-    let gamma = args.gamma.unwrap_or(Settings::default().gamma);
-    let settings = Settings { layers, gamma, ..Settings::default() };
-    let &Bench { temperature, top_p, top_k, .. } = args;
-    let rule =
-        Request { temperature, top_p, top_k, ..Request::default() }.token_rule(architecture.family.convention())?;
-    let sampling = Sampling { rule, ..Sampling::default() };
+    let request = args.decoding.request()?;
+    let block_length = request.integer("block_length").unwrap_or(32).min(args.length);
+    let strategy = request.word("strategy").unwrap_or("dos").to_string();
+    let request = request.with("strategy", &*strategy)?.with("block_length", block_length)?;
+    let plan = request.plan(&checkpoint)?;
+    let cached = !plan.strategy.cache.is_none();
     let precision = Precision::from(args.precision);
     let mut model = Timed {
         inner: load(&checkpoint, Some(precision), args.device.into())?,
@@ -175,19 +149,20 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
-        let options = Options { sampling: sampling.clone(), cache: args.cache.into(), ..Options::default() };
-        let begin = || begin(args, block_length, &settings, &options, model.description());
+        let begin = || begin(args, block_length, &plan, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
-        if args.cache != args::Cache::None {
+        if cached {
             lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
         }
+        let before: usize = runs.iter().map(Run::rows_computed).sum();
         (model.forward, model.read, model.rows) = Default::default();
         let begun = Instant::now();
         lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
         let total = begun.elapsed();
         let tokens = runs.iter().filter_map(|run| run.trace().deltas.last()).map(|delta| delta.committed.len()).sum();
+        let computed = runs.iter().map(Run::rows_computed).sum::<usize>() - before;
         runs.into_iter().for_each(|run| run.abandon(&mut model));
-        Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, tokens })
+        Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, computed, tokens })
     };
     // The first step finds no buffers yet.
     take()?;
@@ -199,13 +174,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let on_gpu = !device.starts_with("cpu");
     let memory = model.inner.memory(args.batch * args.length);
     let held = memory.weights + memory.buffers;
-    let gap = args.length - gap_start(args, block_length);
-    let rows = match args.cache {
-        args::Cache::None => args.length,
-        args::Cache::Prefix => gap,
-        args::Cache::Dual => block_length,
-    };
-    let operations = args.batch as f64 * forward_flops(architecture, rows, args.length);
+    let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, args.length);
     report(
         &Report {
             shape: shape.name(),
@@ -215,7 +184,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             length: args.length,
             block_length,
             batch: args.batch,
-            strategy: args.strategy.clone(),
+            strategy,
             ms_per_step: ms(best.total),
             forward_ms: ms(best.forward),
             read_ms: ms(best.read),
@@ -231,20 +200,13 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
 }
 
 /// A run whose first half is a prompt.
-fn begin(
-    args: &Bench,
-    block_length: usize,
-    settings: &Settings,
-    options: &Options,
-    description: &Description,
-) -> Result<Run> {
+fn begin(args: &Bench, block_length: usize, plan: &Plan, description: &Description) -> Result<Run> {
     let start = gap_start(args, block_length);
     let words = description.vocabulary.min(description.mask as usize);
     let prompt: Vec<Token> = (0..start).map(|position| (position * 7919 % words) as Token).collect();
     let canvas = Canvas::with_tail(&prompt, args.length - start, description.mask)?;
-    let strategy = Strategy::parse(&args.strategy, settings)?;
-    let blocks = split(start..args.length, block_length);
-    Ok(Run::new(canvas, blocks, strategy, options.clone(), description)?)
+    let options = Options { stop: Vec::new(), ..plan.options.clone() };
+    Ok(Run::new(canvas, plan.strategy.clone(), options, description)?)
 }
 
 /// Where the prompt ends.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use lacuna_models::{Job, Kind, Plan, Request};
+use lacuna_models::{Job, Kind, Plan};
 
 use super::{print, text_or_stdin};
 use crate::args::{Decoding, Format, Model};
@@ -18,14 +18,11 @@ pub(crate) struct Compare {
     /// The strategies to compare
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', default_value = "dos+eb,confidence+eb,random")]
     strategies: Vec<String>,
-    /// How many tokens to generate [default: the model's own, else 128]
-    #[arg(long, value_name = "N")]
-    gen_length: Option<usize>,
     /// Give the prompt to the model as it is, without its chat template
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
-    decoding: Decoding,
+    decoding: Decoding<true>,
     #[command(flatten)]
     model: Model,
     /// How to print the results
@@ -41,9 +38,8 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let prompt = engine.checkpoint.encode_prompt(&text_or_stdin(&args.prompt)?, None, args.raw)?;
     let mut jobs = Vec::new();
-    for name in &args.strategies {
-        let request = args.decoding.request();
-        let request = Request { strategy: Some(name.clone()), gen_length: args.gen_length, ..request };
+    let names: Vec<&str> = args.strategies.iter().map(String::as_str).collect();
+    for (name, request) in names.iter().zip(args.decoding.request()?.for_each(&names)?) {
         let place = || format!("--strategies {name}");
         let plan = request.plan(&engine.checkpoint).with_context(place)?;
         let run = plan.answer(&prompt, engine.predictor.description()).with_context(place)?;
@@ -51,7 +47,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
     }
     for (job, plan) in &mut jobs {
         if stderr().is_terminal() {
-            write!(stderr(), "\r\x1b[K{} …", plan.strategy)?;
+            write!(stderr(), "\r\x1b[K{} …", plan.strategy.name)?;
         }
         engine.decode(std::slice::from_mut(job), |_, _| Ok(()))?;
         if args.format == Format::Json {

@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use lacuna::Token;
+use lacuna::catalogue::{Layers, Params};
+use lacuna::{Recipe, Token};
 use lacuna_eval::report::merge;
 use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
 use lacuna_eval::suite::Suite;
 use lacuna_eval::task;
 use lacuna_eval::tune::Preset;
-use lacuna_models::{Checkpoint, Layers, Request, Specials, Text};
+use lacuna_models::{Checkpoint, Plan, PlanContext, Request, Specials, Text, uses_attention};
 
 use super::print;
 use crate::args::{self, Decoding, Format};
@@ -35,7 +36,7 @@ pub(crate) struct Eval {
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
     /// A list of measurements instead: paper, mini, or a file
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "strategy", "preset"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "preset"])]
     suite: Option<String>,
     /// The folder with the data files, or one such file; words and code need none
     #[arg(long, value_name = "DIR")]
@@ -43,9 +44,12 @@ pub(crate) struct Eval {
     /// Where results go
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
-    /// How the tasks are asked and answers are taken; see the results of a wrong name for the list [default: the task's own]
+    /// Protocol: how the tasks are asked and answers are taken; `--list-protocols` lists them [default: the task's own]
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
+    /// List the protocols of the tasks named, or of all, and stop
+    #[arg(long)]
+    list_protocols: bool,
     /// Layers, heads and strategy as `lacuna tune` found them
     #[arg(long, value_name = "FILE")]
     preset: Option<PathBuf>,
@@ -70,7 +74,7 @@ pub(crate) struct Eval {
     block_lengths: Vec<String>,
     /// dos: layers to try in turn, each on its own: 0,2,4 or 0-7 or all
     #[arg(long, value_name = "LAYERS", conflicts_with = "layer")]
-    each_layer: Option<Layers>,
+    each_layer: Option<String>,
     /// Run generated code even where nothing confines it
     #[arg(long)]
     unconfined: bool,
@@ -91,13 +95,17 @@ enum PartName {
 }
 
 pub(crate) fn eval(args: &Eval) -> Result<()> {
+    if args.list_protocols {
+        return list_protocols(&args.tasks);
+    }
+    let request = args.decoding.request()?;
     let mut engine = Engine::open(&args.model)?;
     let speech = Voice::of(&engine.checkpoint)?;
     let evaluation = Evaluation {
         out: args.out.clone(),
         data: args.data.clone(),
         model: describe(&engine),
-        trials: trials(args, &engine.checkpoint)?,
+        trials: trials(args, &request, &engine.checkpoint)?,
         limit: args.limit,
         part: match args.part {
             PartName::All => Part::All,
@@ -105,9 +113,10 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
             PartName::Test => Part::Test,
         },
         shard: args.shard,
-        seed: args.decoding.seed.unwrap_or(0),
+        seed: request.integer("seed").unwrap_or(0) as u64,
         batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
-        options: alone(&args.decoding).plan(&engine.checkpoint)?.options,
+        general: general(&request),
+        options: Request(general(&request)).plan(&engine.checkpoint)?.options,
         unconfined: args.unconfined,
     };
     let mut bar = Bar::new();
@@ -124,6 +133,15 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     print(&format!("Samples and results.json are in {0}; lacuna report {0} adds plots.", args.out.display()))
 }
 
+fn list_protocols(tasks: &[String]) -> Result<()> {
+    let named = tasks.iter().map(|name| task::find(name)).collect::<lacuna_eval::Result<Vec<_>>>()?;
+    let shown = if named.is_empty() { task::TASKS.to_vec() } else { named };
+    shown.into_iter().try_for_each(|task| {
+        let names: Vec<&str> = task.protocols().iter().map(|protocol| protocol.name).collect();
+        print(&format!("{:<10} {}", task.name(), names.join(", ")))
+    })
+}
+
 /// The model, as far as results depend on it.
 pub(super) fn describe(engine: &Engine) -> Model {
     let device = engine.predictor.device();
@@ -137,13 +155,33 @@ pub(super) fn describe(engine: &Engine) -> Model {
     }
 }
 
-fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
-    let base = alone(&args.decoding);
-    let asked = args.decoding.strategy.clone();
+/// The parameters of a plan's strategy, as a trial has them.
+pub(super) fn settings(plan: &Plan) -> Result<Params> {
+    let mut settings = Recipe::parse(&plan.strategy.name, &plan.params)?.own(&plan.params);
+    settings.unset("block_length");
+    Ok(settings)
+}
+
+/// The parameters on which answers depend beside those of a trial.
+pub(super) fn general(request: &Request) -> Params {
+    request.filter(|name| {
+        matches!(name, "temperature" | "top_p" | "top_k" | "sampling" | "guidance" | "suppress_eos" | "defer_eos")
+    })
+}
+
+fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
+    let base = Request(request.filter(|name| name != "strategy"));
+    let context = PlanContext::of(checkpoint);
     if let Some(suite) = &args.suite {
-        let usual = base.plan(checkpoint)?.settings.layers;
-        let architecture = checkpoint.architecture();
-        return Ok(Suite::load(suite)?.trials(architecture.family.name(), architecture.layers(), &usual)?);
+        if request.get("strategy").is_some() {
+            bail!("a suite names its strategies: leave out --strategy");
+        }
+        let general = general(request);
+        if let Some((name, _)) = request.iter().find(|(name, _)| general.get(name).is_none() && *name != "seed") {
+            bail!("a suite sets its own parameters: leave out --{}", name.replace('_', "-"));
+        }
+        let family = checkpoint.architecture().family.name();
+        return Ok(Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?);
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
@@ -154,43 +192,28 @@ fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
         })?),
         None => None,
     };
-    let usual = base.plan(checkpoint)?.strategy;
-    let strategies = asked.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
-    let layers: Vec<Option<Layers>> = match (&args.each_layer, &preset) {
-        (Some(Layers::All), _) => {
-            (0..checkpoint.architecture().layers()).map(|layer| Some(Layers::One(layer))).collect()
-        }
-        (Some(Layers::One(layer)), _) => vec![Some(Layers::One(*layer))],
-        (Some(Layers::These(layers)), _) => layers.iter().map(|layer| Some(Layers::One(*layer))).collect(),
-        (None, Some(preset)) if base.layer.is_none() => vec![Some(Layers::These(preset.layer.clone()))],
-        (None, _) => vec![base.layer.clone()],
-    };
-    let heads = base.heads.clone().or(preset.map(|preset| preset.heads));
+    let usual = Request::default().plan_for(&context)?.strategy.name;
+    let named = request.word("strategy").map(str::to_string);
+    let named = named.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
+    let names: Vec<&str> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let mut trials: Vec<Trial> = Vec::new();
     for name in &args.tasks {
         let task = task::find(name)?;
         let protocol = task.protocol(args.protocol.as_deref())?;
         let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
-        for strategy in strategies.split(',').map(str::trim).filter(|strategy| !strategy.is_empty()) {
+        for (strategy, request) in names.iter().zip(base.for_each(&names)?) {
             for &gen_length in &lengths {
-                for block_length in blocks(args, gen_length)? {
-                    for layer in &layers {
-                        let request = Request {
-                            strategy: Some(strategy.into()),
-                            layer: layer.clone(),
-                            heads: heads.clone(),
-                            gen_length: Some(gen_length),
-                            block_length: Some(block_length),
-                            ..base.clone()
-                        };
+                for block_length in blocks(args, &base, gen_length)? {
+                    for request in with_layers(args, preset.as_ref(), &request, &context)? {
+                        let request = request.with("gen_length", gen_length)?.with("block_length", block_length)?;
                         let trial = Trial {
                             task: name.clone(),
                             protocol: protocol.name.into(),
-                            strategy: strategy.into(),
-                            settings: request.plan(checkpoint)?.settings,
+                            strategy: strategy.to_string(),
+                            settings: settings(&request.plan_for(&context)?)?,
                             gen_length,
                             block_length,
-                            early_stop: base.early_stop.unwrap_or(true),
+                            early_stop: base.flag("early_stop").unwrap_or(true),
                             labels: Vec::new(),
                         };
                         if !trials.iter().any(|other| other.same(&trial)) {
@@ -204,12 +227,34 @@ fn trials(args: &Eval, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// What the flags ask for, apart from the strategies, which are a list here.
-fn alone(decoding: &Decoding) -> Request {
-    Request { strategy: None, ..decoding.request() }
+/// The request with each choice of layers that the flags or a preset name, if its strategy uses attention.
+fn with_layers(args: &Eval, preset: Option<&Preset>, request: &Request, context: &PlanContext) -> Result<Vec<Request>> {
+    if !request.word("strategy").is_some_and(uses_attention) {
+        return Ok(vec![request.clone()]);
+    }
+    if let Some(text) = &args.each_layer {
+        let layers = match text.parse::<Layers>().map_err(|why| anyhow::anyhow!("--each-layer: {why}"))? {
+            Layers::All => (0..context.layers).collect(),
+            Layers::These(layers) => layers,
+        };
+        return Ok(layers
+            .into_iter()
+            .map(|layer| request.clone().with("layer", layer))
+            .collect::<lacuna::Result<_>>()?);
+    }
+    match preset.filter(|_| request.get("layer").is_none()) {
+        Some(preset) => {
+            let mut request = request.clone().with("layer", &preset.layer[..])?;
+            if !preset.heads.is_empty() && request.get("heads").is_none() {
+                request = request.with("heads", &preset.heads[..])?;
+            }
+            Ok(vec![request])
+        }
+        None => Ok(vec![request.clone()]),
+    }
 }
 
-fn blocks(args: &Eval, gen_length: usize) -> Result<Vec<usize>> {
+fn blocks(args: &Eval, base: &Request, gen_length: usize) -> Result<Vec<usize>> {
     let mut lengths = Vec::new();
     for text in &args.block_lengths {
         lengths.push(match (text.as_str(), text.parse()) {
@@ -219,7 +264,7 @@ fn blocks(args: &Eval, gen_length: usize) -> Result<Vec<usize>> {
         });
     }
     if lengths.is_empty() {
-        lengths.push(args.decoding.block_length.unwrap_or(gen_length));
+        lengths.push(base.integer("block_length").unwrap_or(gen_length));
     }
     Ok(lengths)
 }

@@ -41,10 +41,7 @@ pub(crate) struct Fill {
 
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let mut plan = args.decoding.request().plan(&engine.checkpoint)?;
-    if !args.allow_eos {
-        plan.options.sampling.suppressed.extend(engine.ends.clone());
-    }
+    let plan = args.decoding.request()?.plan(&engine.checkpoint)?;
     let mask = engine.checkpoint.mask_token()?;
     let prompt = match &args.prompt {
         Some(prompt) => engine.checkpoint.encode_prompt(&text_or_stdin(prompt)?, None, false)?,
@@ -57,7 +54,7 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     let gap = if args.tokens.is_some() { format!("the mask token, {mask}") } else { GAP.into() };
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
         .map_err(|error| anyhow!("{error}: write each gap as {gap}"))?;
-    let run = plan.fill(canvas, engine.predictor.description())?;
+    let run = plan.fill(canvas, args.allow_eos, engine.predictor.description())?;
     let mut jobs = [Job::new(run, prompt.len(), Kind::Fill)];
     let mut show = Show::new(&args.output, 1, &engine);
     engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::Token;
-use lacuna_models::{Job, Kind, Request};
+use lacuna_models::{Job, Kind};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -43,14 +43,11 @@ pub(crate) struct Generate {
     /// A system message to put before the prompt
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
-    /// How many tokens to generate [default: the model's own, else 128]
-    #[arg(long, value_name = "N")]
-    gen_length: Option<usize>,
     /// How many prompts share a forward pass; the answers are the same for any number
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
     #[command(flatten)]
-    decoding: Decoding,
+    decoding: Decoding<true>,
     #[command(flatten)]
     model: Model,
     #[command(flatten)]
@@ -90,7 +87,7 @@ struct Line {
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let plan = Request { gen_length: args.gen_length, ..args.decoding.request() }.plan(&engine.checkpoint)?;
+    let plan = args.decoding.request()?.plan(&engine.checkpoint)?;
     let prompts = prompts(args, &engine)?;
     let mut jobs = Vec::new();
     for prompt in prompts {

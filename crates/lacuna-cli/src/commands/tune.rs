@@ -7,7 +7,7 @@ use clap::Args;
 use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
 use lacuna_eval::{task, tune as calibration};
 
-use super::eval::{Bar, Voice, describe};
+use super::eval::{Bar, Voice, describe, general, settings};
 use super::print;
 use crate::args::{self, Decoding};
 use crate::engine::Engine;
@@ -55,16 +55,15 @@ pub(crate) struct Tune {
 }
 
 pub(crate) fn tune(args: &Tune) -> Result<()> {
+    let request = args.decoding.request()?;
     ensure!(
-        args.decoding.layer.is_none() && args.decoding.heads.is_none(),
+        request.get("layer").is_none() && request.get("heads").is_none(),
         "--layer and --heads are what tune looks for: leave them out"
     );
     let mut engine = Engine::open(&args.model)?;
     let speech = Voice::of(&engine.checkpoint)?;
-    let request = args.decoding.request();
-    let strategy = request.strategy.clone().unwrap_or_else(|| "dos+eb".into());
-    let plan =
-        lacuna_models::Request { strategy: Some(strategy.clone()), ..request.clone() }.plan(&engine.checkpoint)?;
+    let strategy = request.word("strategy").unwrap_or("dos+eb").to_string();
+    let plan = request.clone().with("strategy", &*strategy)?.plan(&engine.checkpoint)?;
     let mut trials = Vec::new();
     for name in &args.tasks {
         let task = task::find(name)?;
@@ -73,10 +72,10 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
             task: name.clone(),
             protocol: task.protocol(args.protocol.as_deref())?.name.into(),
             strategy: strategy.clone(),
-            settings: plan.settings.clone(),
+            settings: settings(&plan)?,
             gen_length,
-            block_length: args.decoding.block_length.unwrap_or(gen_length),
-            early_stop: request.early_stop.unwrap_or(true),
+            block_length: request.integer("block_length").unwrap_or(gen_length),
+            early_stop: request.flag("early_stop").unwrap_or(true),
             labels: Vec::new(),
         });
     }
@@ -88,8 +87,9 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         limit: args.limit,
         part: Part::Tune,
         shard: Shard::default(),
-        seed: request.seed.unwrap_or(0),
+        seed: request.integer("seed").unwrap_or(0) as u64,
         batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
+        general: general(&request),
         options: plan.options,
         unconfined: args.unconfined,
     };

@@ -60,9 +60,8 @@ fn head(report: &Report) -> String {
         "{} · {:.1}M parameters · {} · {} · seed {} · lacuna {}",
         model.family, size, model.precision, model.device, configuration.seed, configuration.version
     );
-    // What approximates says so.
-    if let Some(cache) = configuration.options["cache"].as_str().filter(|cache| *cache != "none") {
-        text += &format!(" · {cache} cache");
+    for (name, value) in configuration.options.iter() {
+        text += &format!(" · {name} {value}");
     }
     if let Some(limit) = configuration.limit {
         text += &format!(" · the first {limit} problems of each task");

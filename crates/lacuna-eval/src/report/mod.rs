@@ -73,14 +73,13 @@ impl Report {
     /// Accuracy under parallelism of a measurement: of the curve from its order's slowest measurement on the same task and
     /// blocks to this one.
     pub fn aup(&self, measurement: &Measurement) -> f64 {
-        let order = |trial: &Trial| {
-            let parts = lacuna::PRESETS.iter().find(|(preset, _)| *preset == trial.strategy);
-            parts.map_or(trial.strategy.as_str(), |(_, parts)| parts).split('+').next().unwrap_or_default().to_string()
-        };
         let rate = |entry: &Entry| if entry.nfe > 0.0 { entry.tokens / entry.nfe } else { 0.0 };
         let alike = |other: &&Measurement| {
             let (a, b) = (&measurement.trial, &other.trial);
-            a.task == b.task && a.gen_length == b.gen_length && a.block_length == b.block_length && order(a) == order(b)
+            a.task == b.task
+                && a.gen_length == b.gen_length
+                && a.block_length == b.block_length
+                && a.order() == b.order()
         };
         let slowest = self
             .measurements

@@ -87,7 +87,7 @@ mod tests {
             task: task.into(),
             protocol: "klass".into(),
             strategy: strategy.into(),
-            settings: lacuna::Settings::default(),
+            settings: lacuna::catalogue::Params::new(),
             gen_length: 512,
             block_length,
             early_stop: false,

@@ -124,7 +124,7 @@ fn over_blocks(task: &str, all: &[&Measurement]) -> Option<Plot> {
 /// Over the layers with one block, or with the longest there is.
 fn over_layers(task: &str, all: &[&Measurement]) -> Option<Plot> {
     let block = all.iter().map(|m| m.trial.block_length).max()?;
-    let single = |m: &Measurement| match m.trial.layers() {
+    let single = |m: &Measurement| match &m.trial.layers()[..] {
         [layer] if m.trial.block_length == block => Some(*layer),
         _ => None,
     };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use lacuna::{Canvas, Options, Predictor, Run, Token, split};
+use lacuna::{Canvas, Options, Predictor, Run, Token};
 
 use super::{Speech, Trial};
 use crate::Result;
@@ -44,17 +44,19 @@ pub(super) struct Decoder<'a> {
 impl Decoder<'_> {
     /// A run for this prompt. Everything that the model cannot do is refused here.
     pub(super) fn start(&self, question: &Question, predictor: &dyn Predictor) -> Result<Run> {
-        let Trial { gen_length, block_length, early_stop, .. } = *self.trial;
+        let Trial { gen_length, early_stop, .. } = *self.trial;
+        let (length, context) = (question.prompt.len().saturating_add(gen_length), predictor.description().context);
+        if length > context {
+            return Err(lacuna::Error::TooLong { length, context }.into());
+        }
         let canvas = Canvas::with_tail(&question.prompt, gen_length, predictor.description().mask)?;
-        let end = question.prompt.len() + gen_length;
-        let blocks = split(question.prompt.len()..end, block_length);
         let options = Options {
             stop: if early_stop { self.speech.ends().to_vec() } else { Vec::new() },
             // Each problem draws its own numbers, whatever is decoded with it.
             seed: self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(question.row as u64),
             ..self.options.clone()
         };
-        Ok(Run::new(canvas, blocks, self.trial.strategy()?, options, predictor.description())?)
+        Ok(Run::new(canvas, self.trial.strategy()?, options, predictor.description())?)
     }
 
     /// Decodes all `questions`, up to `batch` at a time; `done` gets the answers that a step finished.

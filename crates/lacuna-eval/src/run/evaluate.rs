@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use lacuna::catalogue::Params;
 use lacuna::{Options, Predictor};
 
 use super::decode::{Answer, Decoder, Question};
@@ -38,6 +39,8 @@ pub struct Evaluation {
     pub batch: usize,
     /// How tokens are chosen; `stop` and `seed` are set for each problem.
     pub options: Options,
+    /// The parameters that they were made of, as far as answers depend on them.
+    pub general: Params,
     /// Whether generated code may run where nothing confines it.
     pub unconfined: bool,
 }
@@ -226,7 +229,6 @@ fn configuration(
     loaded: &BTreeMap<String, Loaded>,
     sandbox: Option<&Sandbox>,
 ) -> Configuration {
-    let Options { sampling, guidance, cache, .. } = &evaluation.options;
     Configuration {
         version: env!("CARGO_PKG_VERSION").into(),
         model: evaluation.model.clone(),
@@ -234,7 +236,7 @@ fn configuration(
         part: evaluation.part,
         seed: evaluation.seed,
         shard: evaluation.shard,
-        options: serde_json::json!({ "sampling": format!("{sampling:?}"), "guidance": guidance.to_string(), "cache": cache }),
+        options: evaluation.general.clone(),
         data: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.fingerprint.clone())).collect(),
         problems: loaded.iter().map(|(name, loaded)| (name.clone(), loaded.used)).collect(),
         trials: evaluation.trials.clone(),

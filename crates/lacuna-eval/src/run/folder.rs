@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use lacuna::catalogue::Params;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::parse;
@@ -52,8 +53,9 @@ pub struct Configuration {
     pub seed: u64,
     /// Which of several machines this is.
     pub shard: Shard,
-    /// Sampling options that are not part of a trial.
-    pub options: serde_json::Value,
+    /// Parameters that are not part of a trial.
+    #[serde(default)]
+    pub options: Params,
     /// A fingerprint of the problems of each task and protocol.
     pub data: BTreeMap<String, String>,
     /// How many problems of each task and protocol all shards together answer; older folders do not say.
@@ -92,7 +94,15 @@ impl Configuration {
             return Some(format!("the run is split in {}, not in {}", self.shard.count, other.shard.count));
         }
         if self.options != other.options {
-            return Some(format!("the options are {}, not {}", self.options, other.options));
+            let list = |params: &Params| match params
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect::<Vec<_>>()
+            {
+                none if none.is_empty() => "no options".to_string(),
+                some => some.join(", "),
+            };
+            return Some(format!("it has {}, not {}", list(&self.options), list(&other.options)));
         }
         if self.data != other.data {
             return Some("the data files are different".into());

@@ -85,10 +85,10 @@ pub fn summarize(configuration: &Configuration, trial: &Trial, samples: &[Sample
     let mean = |value: fn(&Sample) -> f64| samples.iter().map(value).sum::<f64>() / n.max(1) as f64;
     let seconds = mean(|sample| sample.seconds);
     let tokens = mean(|sample| sample.tokens as f64);
-    let layer = match trial.layers() {
+    let layer = match &trial.layers()[..] {
         [] => serde_json::Value::Null,
         [layer] => (*layer).into(),
-        layers => layers.into(),
+        layers => layers.to_vec().into(),
     };
     Entry {
         task: trial.task.clone(),

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lacuna::{Settings, Strategy};
+use lacuna::catalogue::{Need, Params};
+use lacuna::{Recipe, Strategy};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -17,8 +18,8 @@ pub struct Trial {
     pub protocol: String,
     /// The strategy, as `--strategy` takes it.
     pub strategy: String,
-    /// The numbers behind the strategy.
-    pub settings: Settings,
+    /// Parameters of the strategy.
+    pub settings: Params,
     /// How many tokens are generated.
     pub gen_length: usize,
     /// How many tokens a block has; as many as are generated if there is one block.
@@ -32,26 +33,20 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether the order looks at attention, so that its layers matter.
-    pub fn looks_at_attention(&self) -> bool {
-        self.strategy == "dos" || self.strategy.starts_with("dos+")
+    /// Whether the order uses attention, so that it has layers.
+    pub fn uses_attention(&self) -> bool {
+        Recipe::parse(&self.strategy, &Params::new()).is_ok_and(|recipe| recipe.needs(Need::Attention))
     }
 
-    /// The layers that matter.
-    pub fn layers(&self) -> &[usize] {
-        if self.looks_at_attention() { &self.settings.layers } else { &[] }
+    /// The layers whose attention is used.
+    pub fn layers(&self) -> Vec<usize> {
+        self.settings.integers("layer").unwrap_or_default()
     }
 
     /// Whether both measure the same, whatever tables they are for.
     pub fn same(&self, other: &Self) -> bool {
         let bare = |trial: &Self| Self { labels: Vec::new(), ..trial.clone() };
-        let (mut left, mut right) = (bare(self), bare(other));
-        if !left.looks_at_attention() {
-            left.settings.layers.clone_from(&right.settings.layers);
-            left.settings.heads.clone_from(&right.settings.heads);
-        }
-        right.labels.clear();
-        left == right
+        bare(self) == bare(other)
     }
 
     /// The task and the protocol: trials that share them share their problems.
@@ -76,21 +71,29 @@ impl Trial {
         )
     }
 
-    /// What it is called in a table.
+    /// The strategy with what distinguishes it from others of the same name, for tables.
     pub fn title(&self) -> String {
-        match self.layers() {
-            [] => self.strategy.clone(),
-            [layer] => format!("{} (layer {layer})", self.strategy),
-            layers => format!(
-                "{} (layers {})",
-                self.strategy,
-                layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
-            ),
+        let mut details = Vec::new();
+        match &self.layers()[..] {
+            [] => {}
+            [layer] => details.push(format!("layer {layer}")),
+            layers => {
+                details.push(format!("layers {}", layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+            }
         }
+        details.extend(self.settings.word("window").map(|window| format!("{window} window")));
+        details
+            .extend(self.settings.word("cache").filter(|cache| *cache != "none").map(|cache| format!("{cache} cache")));
+        if details.is_empty() { self.strategy.clone() } else { format!("{} ({})", self.strategy, details.join(", ")) }
+    }
+
+    /// Name of the strategy's order.
+    pub fn order(&self) -> String {
+        Recipe::parse(&self.strategy, &Params::new()).map(|recipe| recipe.order().to_string()).unwrap_or_default()
     }
 
     pub(super) fn strategy(&self) -> Result<Strategy> {
-        Ok(Strategy::parse(&self.strategy, &self.settings)?)
+        Ok(Strategy::parse(&self.strategy, &self.settings.clone().with("block_length", self.block_length)?)?)
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn trial(task: &str, strategy: &str) -> Trial {
         task: task.into(),
         protocol: "mini".into(),
         strategy: strategy.into(),
-        settings: lacuna::Settings::default(),
+        settings: lacuna::catalogue::Params::new(),
         gen_length: 256,
         block_length: 256,
         early_stop: true,
@@ -83,6 +83,7 @@ pub(crate) fn evaluation(out: &std::path::Path, trials: Vec<Trial>) -> Evaluatio
         seed: 0,
         batch: 1,
         options: Options::default(),
+        general: lacuna::catalogue::Params::new(),
         unconfined: false,
     }
 }

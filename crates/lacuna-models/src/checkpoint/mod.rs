@@ -3,10 +3,8 @@
 mod files;
 mod noise;
 mod open;
-mod recommended;
 mod tensors;
 
 pub(crate) use files::Files;
 pub use open::Checkpoint;
-pub use recommended::Recommended;
 pub(crate) use tensors::{Numbers, Tensor};

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use lacuna::Token;
+use lacuna::catalogue::Params;
 use serde::Deserialize;
 
 use super::tensors::Tensors;
-use super::{Files, Recommended, Tensor};
+use super::{Files, Tensor};
 use crate::architecture::{Architecture, Visibility};
 use crate::weight::Role;
 use crate::{Error, Precision, Result, Shape, Text, WeightFormat, family};
@@ -19,7 +20,7 @@ const CONFIG: &str = "config.json";
 pub struct Checkpoint {
     files: Files,
     architecture: Architecture,
-    recommended: Recommended,
+    recommended: Params,
     weights: Weights,
     text: OnceLock<Text>,
 }
@@ -35,7 +36,7 @@ enum Weights {
 #[derive(Deserialize)]
 struct Shared {
     #[serde(default)]
-    lacuna: Recommended,
+    lacuna: Params,
 }
 
 impl Checkpoint {
@@ -67,7 +68,7 @@ impl Checkpoint {
         let Shared { lacuna: recommended } =
             serde_json::from_slice(&config).map_err(|source| Error::Json { file: file.clone(), source })?;
         let architecture = family::describe(&file, &config)?;
-        recommended.check(&file, &architecture)?;
+        check_recommended(&file, &recommended, &architecture)?;
         let weights = weights(&files)?;
         if let Weights::Stored(tensors) = &weights {
             tensors.check(&architecture)?;
@@ -99,8 +100,8 @@ impl Checkpoint {
         &self.architecture
     }
 
-    /// Decoding defaults that the checkpoint recommends.
-    pub fn recommended(&self) -> &Recommended {
+    /// Parameters that the checkpoint recommends for decoding: the `lacuna` object in config.json.
+    pub fn recommended(&self) -> &Params {
         &self.recommended
     }
 
@@ -179,4 +180,16 @@ impl Checkpoint {
     pub(crate) fn stack(&self, layer: usize, roles: &[Role]) -> Result<Vec<Tensor<'_>>> {
         roles.iter().map(|&role| self.tensor(role, layer)).collect()
     }
+}
+
+/// Refuses recommendations that this model cannot follow.
+fn check_recommended(file: &str, recommended: &Params, model: &Architecture) -> Result<()> {
+    let wrong = |key, value: usize, expected: String| {
+        Err(Error::Config { file: file.to_string(), key, value: value.to_string(), expected })
+    };
+    let named = recommended.integers("layer").unwrap_or_default();
+    if let Some(layer) = named.into_iter().find(|&layer| layer >= model.layers()) {
+        return wrong("lacuna.layer", layer, format!("the model has layers 0 to {}", model.layers() - 1));
+    }
+    Ok(())
 }

@@ -5,7 +5,8 @@
 
 use std::cell::Cell;
 
-use lacuna::{Cache, Canvas, Options, Run, Settings, Strategy, Token, decode, split};
+use lacuna::catalogue::Params;
+use lacuna::{Canvas, Options, Recipe, Run, Strategy, Token, decode};
 use lacuna_models::{Checkpoint, Model, Precision};
 use serde::Deserialize;
 use serde_json::Value;
@@ -50,16 +51,12 @@ impl Golden {
         self.number(key).map(|number| number as usize)
     }
 
-    /// Its strategy and settings, or none for what is not reproduced: KLASS's `entropy`, which ranks the most uncertain position
+    /// Its strategy and parameters, or none for what is not reproduced: KLASS's `entropy`, which ranks the most uncertain position
     /// first.
-    fn strategy(&self) -> Option<(String, Settings)> {
-        let mut settings = Settings { steps: self.count("steps"), ..Settings::default() };
+    fn strategy(&self) -> Option<(String, Params)> {
         let word = |key: &str| self.params.get(key).and_then(Value::as_str).unwrap_or_default();
-        let name = match self.strategy.as_str() {
+        let (name, renamed): (String, &[(&str, &str)]) = match self.strategy.as_str() {
             "generic" => {
-                settings.layers = vec![self.count("layer").unwrap_or(0)];
-                settings.gamma = self.number("gamma").unwrap_or(0.0);
-                settings.threshold = self.number("tau");
                 let pace = match word("select") {
                     "topk" => format!("top{}", self.count("k")?),
                     "eb" => "eb".into(),
@@ -67,60 +64,46 @@ impl Golden {
                     "conf_threshold" => "threshold".into(),
                     other => panic!("unknown selection {other}"),
                 };
-                format!("{}+{pace}", word("score"))
+                (format!("{}+{pace}", word("score")), &[("tau", "threshold")])
             }
-            "llada_low_confidence" => "llada".into(),
-            "fast_dllm" | "fast_dllm_dream" => {
-                settings.threshold = self.number("threshold");
-                if settings.threshold.is_some() { "fast-dllm".into() } else { "llada".into() }
-            }
-            "klass" | "klass_dream" if word("alg") == "klass" => {
-                settings.conf_threshold = self.number("conf_threshold")?;
-                settings.kl_threshold = self.number("kl_threshold")?;
-                settings.history = self.count("kl_history_length")?;
-                "klass".into()
-            }
-            "klass" if word("alg") == "topk_margin" => "margin+schedule".into(),
-            "wino" => {
-                settings.threshold = self.number("threshold");
-                settings.threshold_back = self.number("threshold_back")?;
-                "wino".into()
-            }
-            "saber" => {
-                settings.saber_n = self.count("n")?;
-                "saber".into()
-            }
+            "llada_low_confidence" => ("llada".into(), &[]),
+            "fast_dllm" | "fast_dllm_dream" if self.number("threshold").is_some() => ("fast-dllm".into(), &[]),
+            "fast_dllm" | "fast_dllm_dream" => ("llada".into(), &[]),
+            "klass" | "klass_dream" if word("alg") == "klass" => ("klass".into(), &[("kl_history_length", "history")]),
+            "klass" if word("alg") == "topk_margin" => ("margin+schedule".into(), &[]),
+            "wino" => ("wino".into(), &[]),
+            "saber" => ("saber".into(), &[("n", "saber_n")]),
             "dream" => {
-                settings.dream_schedule = true;
-                settings.eps = self.number("eps")? as f32;
                 let order = match word("alg") {
                     "maskgit_plus" => "confidence",
                     "topk_margin" => "margin",
                     other => other,
                 };
-                format!("{order}+schedule")
+                (format!("{order}+schedule"), &[])
             }
             "klass" => return None,
             other => panic!("unknown decoder {other}"),
         };
-        Some((name, settings))
-    }
-
-    fn cache(&self) -> Cache {
-        match self.params.get("cache").and_then(Value::as_str) {
-            Some("prefix") => Cache::Prefix,
-            Some("dual") => Cache::Dual,
-            _ => Cache::None,
+        let schedule = if self.strategy == "dream" { "dream" } else { "llada" };
+        let recipe = Recipe::parse(&name, &Params::new()).unwrap();
+        let mut params = Params::new().with("block_length", self.block_length).unwrap();
+        if recipe.uses("schedule") {
+            params = params.with("schedule", schedule).unwrap();
         }
+        for (key, value) in self.params.as_object().unwrap() {
+            let key = renamed.iter().find(|(old, _)| old == key).map_or(key.as_str(), |(_, new)| new);
+            if recipe.uses(key) && !value.is_null() {
+                params.set(key, &serde_json::from_value(value.clone()).unwrap()).unwrap();
+            }
+        }
+        Some((name, params))
     }
 
     fn check(&self, prompt: &[Token], model: &mut dyn Model) -> Result<(), String> {
-        let Some((name, settings)) = self.strategy() else { unreachable!("left out before") };
+        let Some((name, params)) = self.strategy() else { unreachable!("left out before") };
         let canvas = Canvas::with_tail(prompt, self.gen_length, model.description().mask).unwrap();
-        let blocks = split(prompt.len()..canvas.len(), self.block_length);
-        let strategy = Strategy::parse(&name, &settings).unwrap();
-        let options = Options { cache: self.cache(), ..Options::default() };
-        let mut runs = [Run::new(canvas, blocks, strategy, options, model.description()).unwrap()];
+        let strategy = Strategy::parse(&name, &params).unwrap();
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
         decode(&mut runs, model).unwrap();
         let [run] = runs;
         for (number, (delta, golden)) in run.trace().deltas.iter().zip(&self.steps).enumerate() {

@@ -19,8 +19,6 @@ use crate::service::Service;
 
 /// How long a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
-/// No strategy has a longer name.
-pub(crate) const LONGEST_NAME: usize = 64;
 const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 256;
 
@@ -81,7 +79,7 @@ pub(crate) struct CompletionBody {
     suffix: Option<String>,
     /// A text with gaps, each written <gap:N> for N tokens; it follows the prompt, if there is one.
     text: Option<String>,
-    /// How many tokens to generate.
+    /// Upper bound on the tokens of the text. The canvas starts at the model's recommended length and grows while no end comes.
     #[schema(minimum = 1)]
     max_tokens: Option<usize>,
     /// How many texts for each prompt.
@@ -115,7 +113,7 @@ pub(crate) struct ChatBody {
     messages: Vec<Message>,
     /// The answer as a text with gaps, each written <gap:N> for N tokens.
     text: Option<String>,
-    /// How many tokens to generate.
+    /// Upper bound on the tokens of the text. The canvas starts at the model's recommended length and grows while no end comes.
     #[schema(minimum = 1)]
     max_tokens: Option<usize>,
     /// The same as max_tokens.
@@ -299,7 +297,7 @@ impl Ask {
             model: body.model,
             given,
             goal,
-            request: with_length(request, &[("max_tokens", body.max_tokens)])?,
+            request: with_limit(request, &[("max_tokens", body.max_tokens)])?,
             n,
             stops: stops(body.stop)?,
             echo: body.echo.unwrap_or(false),
@@ -323,7 +321,7 @@ impl Ask {
             model: body.model,
             given: Given::Chat(body.messages.into_iter().map(Message::pair).collect()),
             goal: body.text.map_or(Goal::Answer, Goal::Gaps),
-            request: with_length(request, &lengths)?,
+            request: with_limit(request, &lengths)?,
             n: body.n.unwrap_or(1),
             stops: stops(body.stop)?,
             echo: false,
@@ -345,9 +343,6 @@ impl Ask {
         if self.logprobs && matches!(self.goal, Goal::Gaps(_)) {
             return Err(ApiError::bad("logprobs are told of answers, not of texts with gaps").at("logprobs"));
         }
-        if self.request.strategy.as_ref().is_some_and(|name| name.len() > LONGEST_NAME) {
-            return Err(ApiError::bad("no strategy has so long a name").at("strategy"));
-        }
         Ok(self)
     }
 }
@@ -367,16 +362,17 @@ impl Message {
     }
 }
 
-/// The request with its generation length, which goes by several names.
-fn with_length(mut request: Request, named: &[(&str, Option<usize>)]) -> Result<Request, ApiError> {
-    for (name, length) in named {
-        let Some(length) = *length else { continue };
-        if length == 0 {
+/// The request with its upper bound on tokens, which goes by several names.
+fn with_limit(mut request: Request, named: &[(&str, Option<usize>)]) -> Result<Request, ApiError> {
+    for (name, limit) in named {
+        let Some(limit) = *limit else { continue };
+        if limit == 0 {
             return Err(ApiError::bad(format!("{name} is 0, but it must be 1 or more")).at(*name));
         }
-        if request.gen_length.replace(length).is_some_and(|other| other != length) {
-            return Err(ApiError::bad(format!("{name} contradicts another field for the same length")).at(*name));
+        if request.integer("max_tokens").is_some_and(|other| other != limit) {
+            return Err(ApiError::bad(format!("{name} contradicts another field for the same limit")).at(*name));
         }
+        request = request.with("max_tokens", limit)?;
     }
     Ok(request)
 }

@@ -124,13 +124,12 @@ impl ApiError {
 impl From<lacuna::Error> for ApiError {
     /// What the core refuses is the request's fault.
     fn from(error: lacuna::Error) -> Self {
-        use lacuna::Error::{NoSuchHead, NoSuchLayer, NotFinite, Parameter, TooLong, UnknownStrategy};
-        let bad = Self::bad(error.to_string());
+        use lacuna::Error::{NotFinite, TooLong};
+        let mut bad = Self::bad(error.to_string());
+        if let Some(name) = error.about() {
+            bad = bad.at(name);
+        }
         match error {
-            Parameter { name, .. } => bad.at(name),
-            NoSuchLayer { .. } => bad.at("layer"),
-            NoSuchHead { .. } => bad.at("heads"),
-            UnknownStrategy { .. } => bad.at("strategy"),
             TooLong { .. } => Self { code: Some("context_length_exceeded"), ..bad },
             NotFinite { .. } => Self { code: Some("not_finite"), ..bad },
             lacuna::Error::Predictor(_) => Self::internal("the model failed: see the server's log"),

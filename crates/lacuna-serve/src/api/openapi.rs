@@ -1,11 +1,11 @@
 //! The description of the API at `/openapi.json`.
 
-use lacuna::{ORDERS, PACES, PRESETS, REVISIONS};
+use lacuna::catalogue::{PRESETS, Section, parts};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::body::{ChatBody, CompletionBody};
-use super::fields::{DECODING, REFUSED, WITHOUT_EFFECT};
+use super::fields::{REFUSED, WITHOUT_EFFECT, schemas};
 use super::{chat, completions, models, operations, steps, strategies};
 use crate::service::Service;
 
@@ -129,7 +129,7 @@ fn named(event: &str, schema: &str) -> Value {
 fn complete(schema: &mut Value, service: &Service) {
     let none = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none).clone();
-    let decoding = DECODING.iter().map(|field| (field.name.to_string(), field.schema()));
+    let decoding = schemas();
     let refused = REFUSED.iter().map(|field| (field.name.to_string(), field.schema()));
     let idle = WITHOUT_EFFECT.iter().map(|name| (name.to_string(), json!({"description": "Has no effect."})));
     schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).collect();
@@ -154,10 +154,13 @@ fn complete(schema: &mut Value, service: &Service) {
     }
 }
 
-/// How a strategy is written.
+/// Pattern of a strategy's name.
 fn strategy_pattern() -> String {
-    let paces = PACES.map(|pace| if pace == "top1" { "top[1-9][0-9]*" } else { pace });
-    let (orders, paces, revisions) = (ORDERS.join("|"), paces.join("|"), REVISIONS.join("|"));
-    let presets = PRESETS.map(|(preset, _)| preset).join("|");
+    let names = |section| {
+        let name = |name: &str| if name == "top1" { "top[1-9][0-9]*".to_string() } else { name.replace('.', r"\.") };
+        parts(section).iter().map(|part| name(&part.name)).collect::<Vec<_>>().join("|")
+    };
+    let (orders, paces, revisions) = (names(Section::Order), names(Section::Pace), names(Section::Revision));
+    let presets = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join("|");
     format!(r"^(({orders})(\+({paces}))?(\+({revisions}))?|{presets})$")
 }

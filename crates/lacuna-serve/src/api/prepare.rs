@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use lacuna::{AttentionSource, Canvas, Error, Run, Token};
-use lacuna_models::{GAP, Kind, Plan, Specials};
+use lacuna::{Canvas, Error, Run, Token};
+use lacuna_models::{GAP, Kind, Plan, PlanContext, Request, Specials};
 
 use super::ApiError;
 use super::body::{Ask, Given, Goal, Prompt};
@@ -44,9 +44,10 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
         for choice in 0..ask.n {
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
-            let task = Task { plan, start: start.clone(), watched };
+            let most = plan.max_tokens.unwrap_or(0);
+            let task = Task { plan, start: start.clone(), watched, allow_eos: ask.allow_eos };
             let run = task.run(&service.description)?;
-            let written = run.canvas().gaps().count();
+            let written = run.canvas().gaps().count().max(most);
             if written > limits.gen_length {
                 let why = format!("{written} tokens are to be written, but {} is the most", limits.gen_length);
                 return Err(ApiError::bad(why).at("gen_length"));
@@ -86,22 +87,23 @@ fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError
 
 /// What the request means for this model.
 fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
-    let mut plan = ask.request.plan(&service.checkpoint)?;
+    let request = match (&ask.goal, ask.request.integer("max_tokens")) {
+        // A gap has a length of its own.
+        (Goal::Middle(_), Some(length)) if ask.request.get("gen_length").is_none() => {
+            Request(ask.request.filter(|name| name != "max_tokens")).with("gen_length", length)?
+        }
+        _ => ask.request.clone(),
+    };
+    let mut plan = request.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
-    for (name, named, there) in [
-        ("layer", plan.settings.layers.len(), service.description.layers),
-        ("heads", plan.settings.heads.len(), service.description.heads),
-    ] {
+    for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
+        let named = plan.params.integers(name).map_or(0, |named| named.len());
         if named > there {
             return Err(ApiError::bad(format!("{name} names {named}, but the model has {there}")).at(name));
         }
     }
-    if !matches!(ask.goal, Goal::Answer) && !ask.allow_eos {
-        plan.options.sampling.suppressed.extend(&service.ends);
-    }
     if watched && plan.layers().is_empty() {
-        let source = |&layer: &usize| AttentionSource { layer, heads: plan.settings.heads.clone() };
-        plan.options.watch = plan.settings.layers.iter().map(source).collect();
+        plan.options.watch = PlanContext::of(&service.checkpoint).attention_for(&plan.params);
     }
     Ok(plan)
 }

@@ -155,16 +155,17 @@ impl Watcher {
             Ok(Place { token, text: if gap { String::new() } else { written(token, text)? }, gap })
         };
         let canvas = self.canvas.tokens().iter().enumerate().map(place).collect::<Result<_, ApiError>>()?;
-        let watched = if self.watch { &self.plan.settings.layers } else { self.plan.layers() };
+        let watched = self.plan.options.watch.iter().map(|source| source.layer);
+        let layers = self.plan.layers().into_iter().chain(watched).collect();
         let event = StartEvent {
             id: exchange.head.id.clone(),
             model: exchange.head.model.clone(),
-            strategy: self.plan.strategy.clone(),
-            layers: watched.to_vec(),
+            strategy: self.plan.strategy.name.clone(),
+            layers,
             kind: self.kind,
             prompt_tokens: self.from,
             mask_token: self.canvas.mask(),
-            block_length: self.plan.block_length,
+            block_length: self.plan.params.integer("block_length"),
             canvas,
         };
         Ok(named("start", &event))

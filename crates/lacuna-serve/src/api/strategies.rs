@@ -1,36 +1,38 @@
-//! `/v1/strategies`: what can be chosen, and what the model is.
+//! `/v1/strategies`: the catalogue, and the model's facts.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use lacuna::{ORDERS, PACES, PRESETS, REVISIONS};
-use lacuna_models::Request;
+use lacuna::catalogue::{self, Default, Kind, PRESETS, Range, Section, parameters, parts, users};
+use lacuna_models::{PlanContext, Request};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::fields::DECODING;
 use crate::Example;
 use crate::service::Service;
 
-/// What a strategy can be made of, and the model's facts.
+/// The parts of strategies, their parameters, and the model's facts.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Strategies {
     orders: Vec<StrategyPart>,
     paces: Vec<StrategyPart>,
     revisions: Vec<StrategyPart>,
+    windows: Vec<StrategyPart>,
+    caches: Vec<StrategyPart>,
     presets: Vec<Preset>,
     parameters: Vec<Parameter>,
     model: ModelFacts,
 }
 
-/// An order, a pace or a revision.
+/// An order, a pace, a revision, a window or a cache.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct StrategyPart {
-    name: &'static str,
-    /// In one line.
-    about: &'static str,
+    name: String,
+    /// Description in one line.
+    about: String,
     /// The fields of a request that set it.
     parameters: Vec<&'static str>,
 }
@@ -40,8 +42,12 @@ pub(crate) struct StrategyPart {
 pub(crate) struct Preset {
     name: &'static str,
     about: &'static str,
-    /// What it is made of.
+    /// The parts that it is made of.
     is: &'static str,
+    /// The fields of a request that set its parts.
+    parameters: Vec<&'static str>,
+    /// Values of fields where they differ from the parts' own defaults.
+    values: Map<String, Value>,
 }
 
 /// A field of a request.
@@ -49,12 +55,27 @@ pub(crate) struct Preset {
 pub(crate) struct Parameter {
     name: &'static str,
     about: &'static str,
-    /// The parts that use it; none if it goes with all.
-    of: &'static [&'static str],
-    usual: &'static str,
+    /// number, integer, boolean, string, layers, integers or choice.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Default, if it is a fixed value.
+    #[schema(required)]
+    default: Option<Value>,
+    /// Default in words.
+    usual: String,
+    /// Lower bound.
+    #[schema(required)]
+    minimum: Option<f64>,
+    /// Upper bound.
+    #[schema(required)]
+    maximum: Option<f64>,
+    /// The words that it takes.
+    choices: Vec<String>,
+    /// The parts that use it; none if it goes with every strategy.
+    of: Vec<String>,
 }
 
-/// What the model is.
+/// Facts of the model.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ModelFacts {
     id: String,
@@ -63,7 +84,7 @@ pub(crate) struct ModelFacts {
     layers: usize,
     heads: usize,
     vocabulary: usize,
-    /// How many positions a canvas may have.
+    /// Context length.
     context: usize,
     mask_token: u32,
     end_tokens: Vec<u32>,
@@ -75,58 +96,93 @@ pub(crate) struct ModelFacts {
     examples: Vec<Example>,
 }
 
-/// What is used if a request leaves it out.
+/// Values that are used where a request leaves them out.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Recommended {
     strategy: String,
     layer: Vec<usize>,
-    gamma: f64,
     gen_length: usize,
     #[schema(required)]
     block_length: Option<usize>,
 }
 
-const ABOUT: [(&str, &str); 16] = [
-    ("dos", "the position that pays most attention to what is already there"),
-    ("confidence", "the position whose best token is most probable"),
-    ("entropy", "the position with the least uncertain distribution"),
-    ("margin", "the position whose best token is furthest ahead of the second"),
-    ("random", "any position"),
-    ("top1", "always one, or as many as the number says: top2, top4"),
-    ("eb", "as many as the entropy bound allows: sum H - max H <= gamma"),
-    ("threshold", "the first, and all whose confidence reaches the threshold"),
-    ("score-threshold", "the first, and all whose score in the order reaches the threshold"),
-    ("factor", "as long as the n-th is confident enough for n at once: (n + 1)(1 - p) <= factor"),
-    ("klass", "all that are confident and have kept still"),
-    ("schedule", "a fixed number of steps, spread as LLaDA or Dream does"),
-    ("draft", "all above the threshold, up to a share of what is masked"),
-    ("adaptive", "all above the mean confidence of what was committed"),
-    ("verify", "reopens tokens that the model doubts when it does not see them"),
-    ("backtrack", "reopens tokens whose position has lost confidence"),
-];
-
-const PRESETS_ABOUT: [(&str, &str); 5] = [
-    ("llada", "LLaDA's own sampler: the most confident first, in a fixed number of steps"),
-    ("fast-dllm", "Fast-dLLM: all that are confident enough at once"),
-    ("klass", "KLASS: all that are confident and have kept still"),
-    ("wino", "WINO: draft widely, then reopen what does not hold"),
-    ("saber", "Saber: more at once as confidence grows, with backtracking"),
-];
-
-/// List what strategies are made of, and the model's facts
+/// List the parts of strategies, their parameters, and the model's facts
 #[utoipa::path(get, path = "/v1/strategies", tag = "lacuna", responses((status = 200, description = "What can be chosen", body = Strategies)))]
 pub(crate) async fn strategies(State(service): State<Arc<Service>>) -> Result<Json<Strategies>, ApiError> {
     Ok(Json(Strategies {
-        orders: ORDERS.map(part).into(),
-        paces: PACES.map(part).into(),
-        revisions: REVISIONS.map(part).into(),
-        presets: PRESETS.map(|(name, is)| Preset { name, about: about(&PRESETS_ABOUT, name), is }).into(),
-        parameters: DECODING
-            .iter()
-            .map(|field| Parameter { name: field.name, about: field.about, of: field.of, usual: field.usual })
-            .collect(),
+        orders: section(Section::Order),
+        paces: section(Section::Pace),
+        revisions: section(Section::Revision),
+        windows: section(Section::Window),
+        caches: section(Section::Cache),
+        presets: PRESETS.iter().map(preset).collect::<Result<_, _>>()?,
+        parameters: all_parameters(),
         model: facts(&service)?,
     }))
+}
+
+fn section(section: Section) -> Vec<StrategyPart> {
+    let part = |part: Arc<catalogue::Part>| StrategyPart {
+        name: part.name.to_string(),
+        about: part.about.to_string(),
+        parameters: part.parameters.iter().map(|parameter| parameter.name).collect(),
+    };
+    parts(section).into_iter().map(part).collect()
+}
+
+fn preset(preset: &catalogue::Preset) -> Result<Preset, ApiError> {
+    let recipe = lacuna::Recipe::parse(preset.name, &catalogue::Params::new())?;
+    Ok(Preset {
+        name: preset.name,
+        about: preset.about,
+        is: preset.is,
+        parameters: recipe.parameters().map(|parameter| parameter.name).collect(),
+        values: preset.values.iter().map(|(name, value)| (name.to_string(), fixed(*value).into())).collect(),
+    })
+}
+
+/// A default as JSON, if it is a fixed value.
+fn fixed(default: Default) -> Option<Value> {
+    match default {
+        Default::Number(number) if number.fract() == 0.0 => Some(json!(number as i64)),
+        Default::Number(number) => Some(number.into()),
+        Default::Flag(flag) => Some(flag.into()),
+        Default::Word(word) => Some(word.into()),
+        Default::Depends(_) | Default::Required => None,
+    }
+}
+
+/// One entry for each name. Where parts have their own ranges or defaults, the widest range and all defaults are told.
+fn all_parameters() -> Vec<Parameter> {
+    let mut all: Vec<Parameter> = Vec::new();
+    for parameter in parameters() {
+        let (minimum, maximum) = match parameter.kind {
+            Kind::Integer { least, most } => (Some(least as f64), Some(most as f64).filter(|_| most != u64::MAX)),
+            Kind::Limit => (Some(-1.0), None),
+            Kind::Number(Range { least, most, .. }) => {
+                (Some(least).filter(|least| least.is_finite()), Some(most).filter(|most| most.is_finite()))
+            }
+            _ => (None, None),
+        };
+        if let Some(known) = all.iter_mut().find(|known| known.name == parameter.name) {
+            known.usual += &format!("; {}", parameter.default);
+            known.minimum = known.minimum.zip(minimum).map(|(a, b)| a.min(b));
+            known.maximum = known.maximum.zip(maximum).map(|(a, b)| a.max(b));
+            continue;
+        }
+        all.push(Parameter {
+            name: parameter.name,
+            about: parameter.about,
+            kind: parameter.type_name(),
+            default: fixed(parameter.default),
+            usual: parameter.default.to_string(),
+            minimum,
+            maximum,
+            choices: parameter.choices(),
+            of: users(parameter.name),
+        });
+    }
+    all
 }
 
 fn facts(service: &Service) -> Result<ModelFacts, ApiError> {
@@ -146,36 +202,11 @@ fn facts(service: &Service) -> Result<ModelFacts, ApiError> {
         device: service.device.clone(),
         precision: service.precision.clone(),
         recommended: Recommended {
-            strategy: plan.strategy,
-            layer: plan.settings.layers,
-            gamma: plan.settings.gamma,
+            layer: PlanContext::of(&service.checkpoint).layers_for(&plan.params),
             gen_length: plan.gen_length,
-            block_length: plan.block_length,
+            block_length: plan.params.integer("block_length"),
+            strategy: plan.strategy.name,
         },
         examples: service.config.examples.clone(),
     })
-}
-
-fn part(name: &'static str) -> StrategyPart {
-    let uses = DECODING.iter().filter(|field| field.of.contains(&name));
-    StrategyPart { name, about: about(&ABOUT, name), parameters: uses.map(|field| field.name).collect() }
-}
-
-fn about(explained: &[(&str, &'static str)], name: &str) -> &'static str {
-    explained.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| about)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_is_explained() {
-        for name in ORDERS.into_iter().chain(PACES).chain(REVISIONS) {
-            assert_ne!(about(&ABOUT, name), "", "{name}");
-        }
-        for (name, _) in PRESETS {
-            assert_ne!(about(&PRESETS_ABOUT, name), "", "{name}");
-        }
-    }
 }

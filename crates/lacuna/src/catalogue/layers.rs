@@ -2,25 +2,19 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
-/// The attention layers to look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "it must be a layer such as 4, a list of layers, or \"all\"")]
+/// The attention layers to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// One.
-    One(usize),
-    /// Some.
+    /// Some of them.
     These(Vec<usize>),
     /// All of them.
-    #[serde(with = "all")]
     All,
 }
 
 impl FromStr for Layers {
     type Err = String;
 
-    /// Reads `4`, or `2,4`, or `2-5`, or `all`.
+    /// Reads `4`, `2,4`, `2-5` or `all`.
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "all" {
             return Ok(Self::All);
@@ -43,21 +37,5 @@ impl FromStr for Layers {
             }
         }
         Ok(Self::These(layers))
-    }
-}
-
-/// `"all"` as a string.
-mod all {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("all")
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "all" => Ok(()),
-            other => Err(D::Error::custom(format!("'{other}' is no layer"))),
-        }
     }
 }

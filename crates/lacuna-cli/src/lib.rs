@@ -1,0 +1,79 @@
+//! The lacuna command line, as a library: the `lacuna` binary and the Python package run it.
+
+mod args;
+mod commands;
+mod engine;
+mod picture;
+mod render;
+mod show;
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
+
+use clap::Parser;
+use lacuna_models::Advice;
+
+use args::{Cli, Command};
+
+/// Runs the command line with these arguments, the first of which is the program's name. Returns the exit status.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help goes to standard output, complaints to standard error.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let result = match cli.command {
+        Command::Generate(args) => commands::generate(&args),
+        Command::Fill(args) => commands::fill(&args),
+        Command::Compare(args) => commands::compare(&args),
+        Command::Replay(args) => commands::replay(&args),
+        Command::Probe(args) => commands::probe(&args),
+        Command::Inspect(args) => commands::inspect(&args),
+        Command::Bench(args) => commands::bench(&args),
+        Command::Eval(args) => commands::eval(&args),
+        Command::Grade(args) => commands::grade(&args),
+        Command::Report(args) => commands::report(&args),
+        Command::Tune(args) => commands::tune(&args),
+        Command::Serve(args) => commands::serve(&args),
+        Command::Strategies => commands::strategies(),
+    };
+    match result {
+        Ok(()) => 0,
+        // Whoever reads our output has seen enough.
+        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) => {
+            let mut causes: Vec<String> = error.chain().map(say).collect();
+            // Many errors quote their cause already.
+            causes.dedup_by(|cause, before| before.ends_with(cause.as_str()));
+            let _ = writeln!(std::io::stderr(), "error: {}", causes.join(": "));
+            1
+        }
+    }
+}
+
+/// A cause in words, parameters being called as the flags that set them.
+fn say(cause: &(dyn std::error::Error + 'static)) -> String {
+    let flag = |advice: &Advice| {
+        let value = advice.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
+        format!("--{}{value}", advice.parameter.replace('_', "-"))
+    };
+    let inner = match cause.downcast_ref() {
+        Some(lacuna::Error::Predictor(inner)) => inner.downcast_ref::<lacuna_models::Error>(),
+        _ => cause.downcast_ref(),
+    };
+    if let Some(error) = inner {
+        return error.worded(flag);
+    }
+    match cause.downcast_ref::<lacuna::Error>() {
+        Some(error) => error.worded(&|name| format!("--{}", name.replace('_', "-"))),
+        None => cause.to_string(),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &std::io::Error| cause.kind() == ErrorKind::BrokenPipe;
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(broken)
+}

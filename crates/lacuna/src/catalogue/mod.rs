@@ -1,0 +1,341 @@
+//! The catalogue: every part that a strategy can be made of, and every parameter, with its range, default and description.
+//!
+//! Everything that shows or reads an option is derived from it: [`Strategy::parse`](crate::Strategy::parse), the command line's
+//! flags and help, the server's fields and their schema, the page's controls, Python's options, the keys of suite files, and the
+//! tables of the docs. To add a part, write it and its record in one file, and list the record in its section's `parts`;
+//! [`register`] does the same at run time.
+
+mod layers;
+mod parameter;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+pub use layers::Layers;
+pub use parameter::{Default, Kind, Parameter, Params, Range, Value};
+
+use crate::{Cache, Error, Order, Pace, Result, Revision, Window, cache, options, order, pace, revision, window};
+
+/// The kinds of parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Orders: which masked position comes first.
+    Order,
+    /// Paces: how many positions to commit in a step.
+    Pace,
+    /// Revisions: which committed positions to reopen.
+    Revision,
+    /// Windows: which masked positions may be filled now.
+    Window,
+    /// Caches: which positions a forward pass computes.
+    Cache,
+}
+
+/// Something that a part needs beyond the canvas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Attention of one or more layers.
+    Attention,
+    /// Beliefs of all candidates.
+    Beliefs,
+    /// The beliefs of the step before.
+    PreviousBeliefs,
+    /// Shadow rows ([`View::shadows`](crate::View::shadows)).
+    Shadows,
+    /// Cached keys and values.
+    KvCache,
+}
+
+/// The record of a part: an order, a pace, a revision, a window or a cache.
+pub struct Part {
+    /// Name, as it stands in a strategy's name or as the value of `window` or `cache`.
+    pub name: Cow<'static, str>,
+    /// Description in one line, lower case.
+    pub about: Cow<'static, str>,
+    /// What it needs beyond the canvas.
+    pub needs: Vec<Need>,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// Makes it of its parameters.
+    pub build: Build,
+}
+
+/// A function that makes a part of its parameters.
+pub enum Build {
+    /// Makes an order.
+    Order(Builder<Arc<dyn Order>>),
+    /// Makes a pace.
+    Pace(Builder<Box<dyn Pace>>),
+    /// Makes a pace of the number at the end of its name, such as `top4`. The record is named with the number 1.
+    NumberedPace(fn(usize) -> Box<dyn Pace>),
+    /// Makes a revision.
+    Revision(Builder<Box<dyn Revision>>),
+    /// Makes a window.
+    Window(Builder<Arc<dyn Window>>),
+    /// Makes a cache.
+    Cache(Builder<Arc<dyn Cache>>),
+}
+
+/// Makes a `T` of a part's parameters.
+pub type Builder<T> = Box<dyn Fn(&Given<'_>) -> Result<T> + Send + Sync>;
+
+/// A published method under its own name.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Name.
+    pub name: &'static str,
+    /// Description in one line.
+    pub about: &'static str,
+    /// The parts it is made of, as a strategy's name.
+    pub is: &'static str,
+    /// Values of parameters where they differ from the parts' own defaults.
+    pub values: &'static [(&'static str, Default)],
+}
+
+/// The presets.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "llada",
+        about: "LLaDA's own sampler: the most confident first, in a fixed number of steps",
+        is: "confidence+schedule",
+        values: &[],
+    },
+    Preset {
+        name: "fast-dllm",
+        about: "Fast-dLLM: all positions that are confident enough at once",
+        is: "confidence+threshold",
+        values: &[],
+    },
+    Preset {
+        name: "klass",
+        about: "KLASS: all positions that are confident and stable",
+        is: "confidence+klass",
+        values: &[],
+    },
+    Preset {
+        name: "wino",
+        about: "WINO: draft widely, then reopen what does not hold",
+        is: "confidence+draft+verify",
+        values: &[],
+    },
+    Preset {
+        name: "saber",
+        about: "Saber: more positions at once as confidence grows, with backtracking",
+        is: "confidence+adaptive+backtrack",
+        values: &[],
+    },
+    Preset {
+        name: "dsb",
+        about: "DSB: confident positions of a window that slides as tokens are committed",
+        is: "confidence+threshold-or-schedule",
+        values: &[("window", Default::Word("sliding"))],
+    },
+];
+
+static BUILT_IN: LazyLock<Vec<Arc<Part>>> = LazyLock::new(|| {
+    let sections = [order::parts(), pace::parts(), revision::parts(), window::parts(), cache::parts()];
+    sections.into_iter().flatten().map(Arc::new).collect()
+});
+static REGISTERED: RwLock<Vec<Arc<Part>>> = RwLock::new(Vec::new());
+
+/// The parts of a section: those built in, then those registered.
+pub fn parts(section: Section) -> Vec<Arc<Part>> {
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+    BUILT_IN.iter().chain(registered.iter()).filter(|part| part.section() == section).cloned().collect()
+}
+
+/// All parameters: those of decoding in general, then those of the parts. A parameter that several parts have with different
+/// ranges or defaults stands there once for each.
+pub fn parameters() -> Vec<Parameter> {
+    let mut all = options::PARAMETERS.to_vec();
+    for section in [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache] {
+        for parameter in parts(section).iter().flat_map(|part| part.parameters.clone()) {
+            let same = |other: &Parameter| {
+                (other.name, other.kind, other.default) == (parameter.name, parameter.kind, parameter.default)
+            };
+            if !all.iter().any(same) {
+                all.push(parameter);
+            }
+        }
+    }
+    all
+}
+
+/// The parts that have a parameter, by name; none if it goes with every strategy.
+pub fn users(parameter: &str) -> Vec<String> {
+    let sections = [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache];
+    let parts = sections.into_iter().flat_map(parts);
+    parts.filter(|part| part.parameter(parameter).is_some()).map(|part| part.name.to_string()).collect()
+}
+
+/// Adds a part under its name. A part that was registered under this name before is replaced; built-in names are refused.
+pub fn register(part: Part) -> Result<()> {
+    let name = part.name.to_string();
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) {
+        let expected = format!("must be 1 to {LONGEST_NAME} lower-case letters, digits, '-', '_' or '.'");
+        return Err(Error::parameter("name", name, expected));
+    }
+    let taken = BUILT_IN.iter().any(|other| other.name == name) || PRESETS.iter().any(|preset| preset.name == name);
+    if taken || pace::number_of(&name).is_some() {
+        return Err(Error::Incompatible(format!("'{name}' is built in: choose another name").into()));
+    }
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    registered.retain(|other| other.name != name);
+    registered.push(Arc::new(part));
+    Ok(())
+}
+
+/// Most bytes in the name of a part.
+const LONGEST_NAME: usize = 48;
+
+impl Part {
+    /// Section of the part.
+    pub fn section(&self) -> Section {
+        match self.build {
+            Build::Order(_) => Section::Order,
+            Build::Pace(_) | Build::NumberedPace(_) => Section::Pace,
+            Build::Revision(_) => Section::Revision,
+            Build::Window(_) => Section::Window,
+            Build::Cache(_) => Section::Cache,
+        }
+    }
+
+    /// Its parameter of this name.
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The record of an order.
+    pub fn order(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Order>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Order(Box::new(build)))
+    }
+
+    /// The record of a pace.
+    pub fn pace(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Box<dyn Pace>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Pace(Box::new(build)))
+    }
+
+    /// The record of a revision.
+    pub fn revision(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Box<dyn Revision>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Revision(Box::new(build)))
+    }
+
+    /// The record of a window.
+    pub fn window(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Window>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Window(Box::new(build)))
+    }
+
+    /// The record of a cache.
+    pub fn cache(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Cache>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Cache(Box::new(build)))
+    }
+
+    /// A record without needs and parameters.
+    pub fn new(name: impl Into<Cow<'static, str>>, about: impl Into<Cow<'static, str>>, build: Build) -> Self {
+        Self { name: name.into(), about: about.into(), needs: Vec::new(), parameters: Vec::new(), build }
+    }
+
+    /// The same record with these needs.
+    pub fn needs(mut self, needs: &[Need]) -> Self {
+        self.needs = needs.to_vec();
+        self
+    }
+
+    /// The same record with these parameters.
+    pub fn parameters(mut self, parameters: &[Parameter]) -> Self {
+        self.parameters = parameters.to_vec();
+        self
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Part").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The parameters of a part: the values that were given, and the part's defaults for the others.
+pub struct Given<'a> {
+    part: &'a Part,
+    params: &'a Params,
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn new(part: &'a Part, params: &'a Params) -> Result<Self> {
+        for parameter in &part.parameters {
+            match params.get(parameter.name) {
+                Some(value) => drop(parameter.check(value)?),
+                None if parameter.default == Default::Required => {
+                    return Err(Error::MissingParameter { name: parameter.name, part: part.name.to_string() });
+                }
+                None => {}
+            }
+        }
+        Ok(Self { part, params })
+    }
+
+    fn default(&self, name: &str) -> Default {
+        self.part.parameter(name).unwrap_or_else(|| panic!("'{}' has no parameter '{name}'", self.part.name)).default
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> f64 {
+        match self.default(name) {
+            Default::Number(default) => self.params.number(name).unwrap_or(default),
+            _ => self.params.number(name).unwrap_or_else(|| panic!("'{name}' has no default")),
+        }
+    }
+
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> usize {
+        self.optional_integer(name).unwrap_or_else(|| match self.default(name) {
+            Default::Number(default) => default as usize,
+            _ => panic!("'{name}' has no default"),
+        })
+    }
+
+    /// A whole number, if it was given.
+    pub fn optional_integer(&self, name: &str) -> Option<usize> {
+        self.params.integer(name)
+    }
+
+    /// A word.
+    pub fn word(&self, name: &str) -> &str {
+        match self.default(name) {
+            Default::Word(default) => self.params.word(name).unwrap_or(default),
+            _ => self.params.word(name).unwrap_or_else(|| panic!("'{name}' has no default")),
+        }
+    }
+
+    /// A list of whole numbers, if it was given.
+    pub fn integers(&self, name: &str) -> Option<Vec<usize>> {
+        self.params.integers(name)
+    }
+
+    /// Whether a parameter was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.params.get(name).is_some()
+    }
+}

@@ -1,0 +1,59 @@
+//! The longest prefix of the ranking that keeps a bound.
+
+use super::{Pace, Reads};
+use crate::catalogue::{Default, Kind, Parameter, Part, Range};
+use crate::{Block, Measure, Ranked, Result, StopRule};
+
+/// The longest prefix of the ranking for which a rule holds. Nothing behind the first position that breaks it is used, so that
+/// reading stops there.
+#[derive(Clone, Debug)]
+pub struct Bound(pub StopRule);
+
+const GAMMA: Parameter = Parameter::new(
+    "gamma",
+    Kind::Number(Range::closed(0.0, 1e6)),
+    Default::Number(0.01),
+    "entropy bound in nats: sum H - max H <= gamma",
+);
+
+const MIN_JOINT: Parameter = Parameter::new(
+    "min_joint",
+    Kind::Number(Range::above(0.0, 1.0)),
+    Default::Number(0.9),
+    "least product of the probabilities of all tokens of a step",
+);
+
+pub(super) fn parts() -> Vec<Part> {
+    vec![
+        Part::pace("eb", "as many as the entropy bound allows: sum H - max H <= gamma (EB-Sampler)", |given| {
+            Ok(Box::new(Bound::entropy(given.number("gamma"))))
+        })
+        .parameters(&[GAMMA]),
+        Part::pace("cumulative", "the longest prefix whose probabilities multiply to at least min_joint", |given| {
+            Ok(Box::new(Bound::joint(given.number("min_joint"))))
+        })
+        .parameters(&[MIN_JOINT]),
+    ]
+}
+
+impl Bound {
+    /// EB-Sampler's bound: the joint entropy exceeds that of one member by at most `gamma`, `Σ H − max H ≤ γ`.
+    pub fn entropy(gamma: f64) -> Self {
+        Self(StopRule::Sum { measure: Measure::Entropy, spare_largest: true, bound: gamma })
+    }
+
+    /// The product of all probabilities is at least `least`.
+    pub fn joint(least: f64) -> Self {
+        Self(StopRule::Sum { measure: Measure::Surprisal, spare_largest: false, bound: -least.ln() })
+    }
+}
+
+impl Pace for Bound {
+    fn reads(&self, _block: &Block, _candidates: usize) -> Reads {
+        Reads::While(self.0)
+    }
+
+    fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
+        Ok(ranked.first(self.0.prefix(ranked.scores(), ranked.beliefs())))
+    }
+}

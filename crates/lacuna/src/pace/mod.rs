@@ -1,0 +1,115 @@
+//! Paces: how many of the ranked positions to commit in one step.
+
+mod adaptive;
+mod bound;
+mod draft;
+mod factor;
+mod schedule;
+mod stability;
+mod threshold;
+mod top;
+
+use std::fmt::Debug;
+
+use dyn_clone::DynClone;
+
+pub use adaptive::Adaptive;
+pub use bound::Bound;
+pub use draft::Draft;
+pub use factor::Factor;
+pub use schedule::{Schedule, Timetable};
+pub use stability::Stability;
+pub use threshold::{ScoreThreshold, Threshold};
+pub use top::TopK;
+pub(crate) use top::number_of;
+
+use crate::catalogue::{Default, Kind, Parameter, Part, Range};
+use crate::{Block, Description, Ranked, Result, StopRule};
+
+/// Chooses the positions to commit from a ranking.
+pub trait Pace: DynClone + Debug + Send + Sync {
+    /// What it reads of the ranking, when `candidates` positions are ranked.
+    fn reads(&self, block: &Block, candidates: usize) -> Reads;
+
+    /// The positions to commit now, of those that are ranked. At least one, unless it follows a schedule.
+    fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>>;
+
+    /// A block begins.
+    fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether it uses the divergence of a belief from the one before ([`Belief::divergence`](crate::Belief::divergence)). The
+    /// first step of a block is compared with the last step of the block before, which therefore reads both blocks.
+    fn compares(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes a fixed number of steps, some of which may commit nothing.
+    fn is_scheduled(&self) -> bool {
+        false
+    }
+
+    /// Upper bound on the positions committed in a step, if there is a fixed one.
+    fn most(&self) -> Option<usize> {
+        None
+    }
+}
+
+dyn_clone::clone_trait_object!(Pace);
+
+/// What a pace reads of a ranking. Its beliefs reach [`Pace::choose`] in ranking order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reads {
+    /// The first positions, at most so many.
+    First(usize),
+    /// All of it.
+    All,
+    /// Down the ranking while a rule holds.
+    While(StopRule),
+}
+
+/// A block that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Masked positions before the block's end.
+    pub masks: usize,
+    /// Number of blocks.
+    pub blocks: usize,
+    /// The model.
+    pub model: &'a Description,
+}
+
+/// The confidence to reach.
+pub(crate) const THRESHOLD: Parameter = Parameter::new(
+    "threshold",
+    Kind::Number(Range::above(0.0, 1.0)),
+    Default::Number(0.95),
+    "confidence to reach; for score-threshold the order's score to reach",
+);
+/// Steps of a schedule.
+pub(crate) const STEPS: Parameter = Parameter::new(
+    "steps",
+    Kind::Integer { least: 1, most: 65_536 },
+    Default::Depends("one per token"),
+    "steps for the whole canvas; klass falls back to their schedule",
+);
+/// Least number of tokens in a step of Saber.
+pub(crate) const SABER_N: Parameter = Parameter::new(
+    "saber_n",
+    Kind::Integer { least: 1, most: 65_536 },
+    Default::Number(2.0),
+    "least number of tokens in a step",
+);
+
+pub(crate) fn parts() -> Vec<Part> {
+    [
+        vec![top::part()],
+        bound::parts(),
+        threshold::parts(),
+        vec![factor::part(), stability::part(), schedule::part(), draft::part(), adaptive::part()],
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,114 @@
+//! A fixed number of steps.
+
+use super::{Entry, Pace, Reads, STEPS};
+use crate::catalogue::{Default, Kind, Parameter, Part, Range};
+use crate::{Block, Error, Ranked, Result};
+
+/// A fixed number of steps for each block.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    timetable: Timetable,
+    /// Steps for the whole canvas; one per masked position if not given.
+    steps: Option<usize>,
+    masks: usize,
+    steps_in_block: usize,
+}
+
+/// How a schedule spreads its tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timetable {
+    /// Evenly, the remainder in the first steps (LLaDA's `get_num_transfer_tokens`).
+    Llada,
+    /// By timesteps from 1 down to `eps`, rounding down, all that remain in the last step (Dream's `diffusion_generate`).
+    Dream {
+        /// Last timestep.
+        eps: f32,
+    },
+}
+
+const SCHEDULE: Parameter = Parameter::new(
+    "schedule",
+    Kind::Choice(&["llada", "dream"]),
+    Default::Word("llada"),
+    "how the tokens are spread over the steps",
+);
+const EPS: Parameter = Parameter::new(
+    "eps",
+    Kind::Number(Range::open(0.0, 1.0)),
+    Default::Number(0.001),
+    "last timestep of schedule dream",
+);
+
+pub(super) fn part() -> Part {
+    Part::pace("schedule", "a fixed number of steps, spread as LLaDA or Dream does", |given| {
+        let timetable = match given.word("schedule") {
+            "dream" => Timetable::Dream { eps: given.number("eps") as f32 },
+            _ if given.has("eps") => {
+                let only = Error::unused("eps", "schedule llada").advise("schedule", "dream");
+                return Err(only);
+            }
+            _ => Timetable::Llada,
+        };
+        Ok(Box::new(Schedule::new(timetable, given.optional_integer("steps"))))
+    })
+    .parameters(&[STEPS, SCHEDULE, EPS])
+}
+
+impl Schedule {
+    /// A schedule of `steps` for the whole canvas, or of one step per masked position.
+    pub fn new(timetable: Timetable, steps: Option<usize>) -> Self {
+        Self { timetable, steps, masks: 0, steps_in_block: 0 }
+    }
+
+    /// How many to commit at `step` of the block, when `left` are masked.
+    pub(super) fn count(&self, step: usize, left: usize) -> usize {
+        match self.timetable {
+            Timetable::Llada => self.masks / self.steps_in_block + usize::from(step < self.masks % self.steps_in_block),
+            Timetable::Dream { .. } if step + 1 >= self.steps_in_block => left,
+            Timetable::Dream { eps } => {
+                let (now, next) = (self.timestep(eps, step), self.timestep(eps, step + 1));
+                (left as f32 * (1.0 - next / now)) as usize
+            }
+        }
+    }
+
+    /// `torch.linspace(1, eps, steps + 1)[step]` in f32, which counts from the nearer end.
+    fn timestep(&self, eps: f32, step: usize) -> f32 {
+        let stride = (eps - 1.0) / self.steps_in_block as f32;
+        if step < self.steps_in_block.div_ceil(2) {
+            1.0 + stride * step as f32
+        } else {
+            eps - stride * (self.steps_in_block - step) as f32
+        }
+    }
+
+    /// The same schedule with one step per masked position.
+    pub(super) fn one_by_one(&mut self) {
+        self.steps = None;
+    }
+}
+
+impl Pace for Schedule {
+    fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let &Entry { masks, blocks, .. } = entry;
+        if let Some(steps) = self.steps.filter(|steps| steps % blocks != 0) {
+            let expected = format!("must be a multiple of the number of blocks, {blocks}");
+            return Err(Error::parameter("steps", steps.to_string(), expected));
+        }
+        self.masks = masks;
+        self.steps_in_block = self.steps.map_or(masks, |steps| steps / blocks);
+        Ok(())
+    }
+
+    fn reads(&self, block: &Block, candidates: usize) -> Reads {
+        Reads::First(self.count(block.step, candidates))
+    }
+
+    fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
+        Ok(ranked.first(self.count(ranked.block().step, ranked.positions().len())))
+    }
+
+    fn is_scheduled(&self) -> bool {
+        true
+    }
+}

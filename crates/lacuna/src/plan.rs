@@ -1,0 +1,191 @@
+//! The read plan: which rows a step reads, made once per step from what its order, pace and revision declare.
+//!
+//! Two executors follow the plan. The core reads these rows when they are needed, those of all runs in one batch where they are
+//! certain. A predictor on another device gets the plan with the forward pass ([`View::plan`](crate::View::plan)), ranks and reads
+//! down the ranking by itself, and hands out the beliefs without another synchronisation.
+
+use crate::cache::{CacheView, Computed};
+use crate::scene::{Beliefs, RunState, Scene};
+use crate::{
+    Belief, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Result, Row, Run, StopRule, Target,
+};
+
+/// A step of one run on its way: its plan, and the ranking and beliefs as they become known.
+pub(crate) struct Turn {
+    /// Number of the run's view in the forward pass.
+    pub(crate) view: usize,
+    /// Masked positions that may be filled, ascending.
+    pub(crate) candidates: Vec<usize>,
+    /// Positions that the forward pass computes.
+    pub(crate) computed: Computed,
+    /// The candidates, ranked, once their ranking is known.
+    pub(crate) ranking: Option<Ranking>,
+    pub(crate) beliefs: Beliefs,
+    /// Whether the first position of the block is decided by itself.
+    pub(crate) alone: bool,
+    /// Whether the ranking is made of beliefs.
+    pub(crate) ranks_by_beliefs: bool,
+    /// Rows of the ranking that are read in any case, and at most.
+    expected: usize,
+    most: usize,
+    stop: Option<StopRule>,
+    /// Rows beside the candidates that the order uses.
+    order_rows: Vec<Target>,
+    /// Rows beside these that may be read.
+    others: Vec<Target>,
+}
+
+impl Turn {
+    /// The plan of a run's next step.
+    pub(crate) fn new(run: &Run, view: usize) -> Result<Self> {
+        let (state, strategy) = (&run.state, &run.strategy);
+        let now = CacheView {
+            canvas: &state.canvas,
+            block: &state.block,
+            last: run.trace.deltas.last(),
+            shifted: run.model.shifted,
+        };
+        let computed = strategy.cache.compute(&now);
+        let alone = run.model.shifted && strategy.cache.opens_alone(&state.block);
+        let masked = state.canvas.masked_before(state.block.range.end);
+        let candidates: Vec<usize> = masked.filter(|&p| !alone || p == state.block.range.start).collect();
+
+        let by = strategy.order.ranks_by();
+        let ranks_by_beliefs = by.beliefs() || !state.options.sampling.deferred.is_empty();
+        let mut order_rows = strategy.order.rows(&state.canvas, &state.block);
+        let revision = strategy.revision.iter();
+        let mut others: Vec<Target> =
+            revision.flat_map(|revision| revision.rows(&state.canvas, &state.block)).collect();
+        let mut read_anyway = vec![false; state.canvas.len()];
+        for target in &others {
+            if let Target::Position(position) = target {
+                read_anyway[*position] = true;
+            }
+        }
+        let all = ranks_by_beliefs || candidates.iter().all(|&position| read_anyway[position]);
+        let candidate = |target: &Target| matches!(target, Target::Position(p) if candidates.binary_search(p).is_ok());
+        order_rows.retain(|target| !candidate(target));
+        others.retain(|target| !candidate(target) && !order_rows.contains(target));
+        others.extend(run.compared_next(&computed).into_iter().map(Target::Position));
+
+        let count = candidates.len();
+        let (expected, most, stop) = match strategy.pace.reads(&state.block, count) {
+            _ if all => (count, count, None),
+            Reads::All => (count, count, None),
+            Reads::First(first) => (first.min(count), first.min(count), None),
+            Reads::While(rule) => (rule.at_first().min(count), count, Some(rule)),
+        };
+        let mut turn = Self {
+            view,
+            candidates,
+            computed,
+            ranking: None,
+            beliefs: Beliefs::default(),
+            alone,
+            ranks_by_beliefs,
+            expected,
+            most,
+            stop,
+            order_rows,
+            others,
+        };
+        if by == RankBy::Known && !ranks_by_beliefs {
+            turn.ranking = Some(run.rank(&turn, strategy.order.score(&turn.scene(state))?)?);
+        }
+        Ok(turn)
+    }
+
+    /// What orders and revisions see of it.
+    pub(crate) fn scene<'a>(&'a self, state: &'a RunState) -> Scene<'a> {
+        Scene { state, candidates: &self.candidates, beliefs: &self.beliefs }
+    }
+
+    /// The rows of the plan as the predictor gets them: certain ones and ranked ones.
+    pub(crate) fn rows<'a>(&self, run: &'a Run) -> (Vec<Row<'a>>, Vec<Row<'a>>) {
+        let row = |&target: &Target| run.state.row(self.view, target);
+        let at = |&position: &usize| run.state.row(self.view, Target::Position(position));
+        let others = self.order_rows.iter().chain(&self.others).map(row);
+        if self.expected == self.candidates.len() {
+            return (self.candidates.iter().map(at).chain(others).collect(), Vec::new());
+        }
+        // A ranking that only the order's own rule makes is not known before the pass, to nobody.
+        let ranked = match (&self.ranking, run.strategy.order.ranks_by()) {
+            (Some(ranking), _) => ranking.positions().iter().map(at).collect(),
+            (None, RankBy::MeanAttention(_)) => self.candidates.iter().map(at).collect(),
+            (None, _) => Vec::new(),
+        };
+        (others.collect(), ranked)
+    }
+
+    /// The plan with these rows.
+    pub(crate) fn plan<'a>(&self, run: &Run, certain: &'a [Row<'a>], ranked: &'a [Row<'a>]) -> ReadPlan<'a> {
+        if ranked.is_empty() {
+            return ReadPlan { certain, ..ReadPlan::default() };
+        }
+        let rank = match run.strategy.order.ranks_by() {
+            RankBy::MeanAttention(sources) => {
+                Some(RankByAttention { sources: sources.len(), temperature: run.strategy.order_temperature })
+            }
+            _ => None,
+        };
+        ReadPlan { certain, ranked, expected: self.expected, most: self.most, stop: self.stop, rank }
+    }
+
+    /// The rows that are read in any case: all candidates, or the first of the ranking, and those that the order uses.
+    pub(crate) fn expected_rows<'a>(&'a self, state: &'a RunState) -> impl Iterator<Item = Row<'a>> {
+        let positions = self.ranking.as_ref().map_or(&self.candidates[..], Ranking::positions);
+        let candidates = positions[..self.expected].iter().map(|&position| Target::Position(position));
+        candidates.chain(self.order_rows.iter().copied()).map(|target| state.row(self.view, target))
+    }
+
+    /// Reads targets that were not read yet, together.
+    pub(crate) fn read(
+        &mut self,
+        state: &RunState,
+        targets: impl IntoIterator<Item = Target>,
+        predictor: &mut dyn Predictor,
+    ) -> Result<()> {
+        let unread = targets.into_iter().filter(|target| self.beliefs.get(*target).is_none());
+        let rows: Vec<Row<'_>> = unread.map(|target| state.row(self.view, target)).collect();
+        if !rows.is_empty() {
+            let beliefs = predictor.read(&rows)?;
+            rows.iter().zip(beliefs).for_each(|(row, belief)| self.beliefs.insert(row.target, belief));
+        }
+        Ok(())
+    }
+
+    /// Reads down the ranking as far as the pace does, and returns what the pace sees.
+    pub(crate) fn read_down<'a>(
+        &'a mut self,
+        state: &'a RunState,
+        predictor: &mut dyn Predictor,
+    ) -> Result<Ranked<'a>> {
+        let ranking = self.ranking.take().expect("the candidates were ranked");
+        let mut end = self.expected;
+        loop {
+            self.read(state, ranking.positions()[..end].iter().map(|&position| Target::Position(position)), predictor)?;
+            let next = match self.stop {
+                Some(rule @ StopRule::Score(_)) => rule.prefix(ranking.scores(), &[]).min(self.most),
+                Some(rule @ StopRule::Sum { .. }) => {
+                    let known = self.known(&ranking, end);
+                    if rule.prefix(ranking.scores(), &known) < end { end } else { (2 * end).min(self.most) }
+                }
+                None => end,
+            };
+            if next <= end {
+                break;
+            }
+            end = next;
+        }
+        let beliefs = self.known(&ranking, end);
+        let ranking = &*self.ranking.insert(ranking);
+        let scene = Scene { state, candidates: &self.candidates, beliefs: &self.beliefs };
+        Ok(Ranked { scene, ranking, beliefs })
+    }
+
+    /// The beliefs of the first positions of a ranking.
+    fn known(&self, ranking: &Ranking, count: usize) -> Vec<Belief> {
+        let belief = |&position: &usize| self.beliefs.get(Target::Position(position)).expect("it was read").clone();
+        ranking.positions()[..count].iter().map(belief).collect()
+    }
+}
