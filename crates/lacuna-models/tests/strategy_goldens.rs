@@ -4,7 +4,7 @@
 mod common;
 
 use common::{data, on_cpu, tiny};
-use lacuna::catalogue::{Params, Value, parameters};
+use lacuna::catalogue::Params;
 use lacuna::{Canvas, Options, Run, Strategy, Token, decode};
 use lacuna_models::Precision;
 use serde::Deserialize;
@@ -69,11 +69,7 @@ impl Command {
         }
         let mut params = Params::new().with("block_length", golden.block_length).unwrap();
         for (flag, text) in flags {
-            let name = flag.trim_start_matches("--").replace('-', "_");
-            let known = parameters();
-            let value: Value =
-                known.iter().filter(|known| known.name == name).find_map(|known| known.parse(&text).ok()).unwrap();
-            params.set(&name, &value).unwrap();
+            params.parse(&flag.trim_start_matches("--").replace('-', "_"), &text).unwrap();
         }
         params
     }

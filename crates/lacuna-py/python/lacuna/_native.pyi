@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, TypeAlias, Unpack, final, overload
 
@@ -20,6 +20,103 @@ _Message: TypeAlias = Mapping[str, str]
 """`{"role": ..., "content": ...}`."""
 _Prompt: TypeAlias = str | Sequence[_Message] | Sequence[int]
 """Text, a chat, or token ids as they are."""
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the `lacuna` command with these arguments, else those of the process, and returns its exit status.
+
+    Orders and paces that were registered go there, too: `lacuna.main(["eval", "words", "--strategy", "mine+eb"])`.
+    """
+
+def register_order(
+    name: str,
+    score: Callable[[Candidates], Any],
+    *,
+    attention: bool | int | Sequence[int] | None = None,
+    beliefs: bool | None = None,
+    known: bool = False,
+    about: str | None = None,
+) -> None:
+    """Registers an order under a name, which then goes wherever a built-in order goes.
+
+    `score(candidates)` is called once a step and returns one number per candidate; the highest is filled first. Runs that are
+    decoded in one batch come in one call. `attention` lists the layers whose dependency scores it uses, or is True for those that
+    the options `layer` and `heads` name. With `beliefs=False`, the default with attention, nothing is read before the order is
+    known, as for `dos`; with `known=True` it is called before the forward pass and sees neither.
+    """
+
+def register_pace(
+    name: str,
+    choose: Callable[[RankedPositions], int | Sequence[int]],
+    *,
+    reads: int | Literal["all"] | None = None,
+    about: str | None = None,
+) -> None:
+    """Registers a pace under a name, which then goes wherever a built-in pace goes.
+
+    `choose(ranked)` returns how many of the first positions to commit, or a list of positions; at least one. `reads` is "all", the
+    default, if it uses the beliefs of all candidates, or the number of first positions whose beliefs it uses.
+    """
+
+@final
+class Candidates:
+    """The candidates of one step, as an order sees them. Every array has one entry per candidate, those of the first run first.
+
+    numpy.asarray and torch.frombuffer take the arrays as they are; `tolist()` makes lists of them.
+    """
+
+    positions: memoryview
+    """int64 [n]: the masked positions that may be filled."""
+    runs: memoryview
+    """int64 [n]: which of `canvases` each belongs to."""
+    steps: memoryview
+    """int64 [n]: steps that its run has taken before."""
+    blocks: memoryview
+    """int64 [n]: index of the block being decoded."""
+    uniform: memoryview
+    """float64 [n]: random numbers in (0, 1), keyed by seed, step and position."""
+    dependency: memoryview
+    """float32 [sources, n]: dependency score of each attention source."""
+    token: memoryview | None
+    """int64 [n]: the token that would be committed; None if the order does not use beliefs."""
+    probability: memoryview | None
+    """float64 [n]: probability of that token."""
+    first: memoryview | None
+    """float64 [n]: largest probability."""
+    second: memoryview | None
+    """float64 [n]: second largest probability."""
+    entropy: memoryview | None
+    """float64 [n]: entropy in nats."""
+    canvases: list[list[int]]
+    """The canvas of each run: token ids, with the mask token at undecided positions."""
+    mask_token: int
+    """Id of the mask token."""
+
+@final
+class RankedPositions:
+    """A ranking, as a pace sees it. `token` to `entropy` are of the first m positions, as many as the pace reads."""
+
+    positions: memoryview
+    """int64 [n]: the candidates, best first."""
+    scores: memoryview
+    """float64 [n]: their scores in the order."""
+    token: memoryview
+    """int64 [m]: the tokens that would be committed."""
+    probability: memoryview
+    """float64 [m]: probability of that token."""
+    second: memoryview
+    """float64 [m]: second largest probability."""
+    entropy: memoryview
+    """float64 [m]: entropy in nats."""
+    step: int
+    """Steps taken before."""
+    block: int
+    """Index of the block being decoded."""
+    block_step: int
+    """Steps taken in this block before."""
+    canvas: list[int]
+    """The canvas: token ids, with the mask token at undecided positions."""
+    mask_token: int
+    """Id of the mask token."""
 
 class Error(Exception):
     """A model, a file or a device cannot do what was asked of it."""

@@ -1,0 +1,124 @@
+//! Files that are derived from the catalogue. `REGENERATE=1 cargo test -p lacuna-cli --test generated` writes them anew.
+
+use std::path::PathBuf;
+
+use lacuna::catalogue::{Kind, PRESETS, Section, parameters, parts};
+
+const SECTIONS: [(Section, &str, &str); 5] = [
+    (Section::Order, "Orders", "which masked position comes first"),
+    (Section::Pace, "Paces", "how many positions to commit in one step"),
+    (Section::Revision, "Revisions", "which committed positions to reopen"),
+    (Section::Window, "Windows", "which masked positions may be filled now (`window`)"),
+    (Section::Cache, "Caches", "which positions a forward pass computes (`cache`)"),
+];
+
+fn file(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Compares a file with what it should be, or writes it.
+fn check(path: &str, expected: &str) {
+    let path = file(path);
+    if std::env::var_os("REGENERATE").is_some() {
+        return std::fs::write(&path, expected).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let advice = "run REGENERATE=1 cargo test -p lacuna-cli --test generated";
+    assert!(found == expected, "{} is not what the catalogue says: {advice}", path.display());
+}
+
+/// A file with the text between its markers replaced.
+fn with_marked(path: &str, text: &str) -> String {
+    const MARKS: [&str; 2] = ["<!-- catalogue -->\n", "<!-- end of catalogue -->"];
+    let whole = std::fs::read_to_string(file(path)).unwrap();
+    let begin = whole.find(MARKS[0]).expect("the file has a first mark") + MARKS[0].len();
+    let end = whole.find(MARKS[1]).expect("the file has a last mark");
+    format!("{}{text}{}", &whole[..begin], &whole[end..])
+}
+
+#[test]
+fn the_reference_of_strategies_is_current() {
+    let mut text = String::from(
+        "# Strategies: parts and parameters\n\nThis page is generated from the catalogue (`crates/lacuna/src/catalogue`). What each part \
+         does exactly is in [decoding.md](decoding.md).\n\nA strategy is `<order>[+<pace>][+<revision>]`, or a preset. Every order goes \
+         with every pace; combinations that make no sense are refused with a sentence.\n",
+    );
+    for (section, title, about) in SECTIONS {
+        text += &format!("\n## {title}: {about}\n\n| name | description | parameters |\n|---|---|---|\n");
+        for part in parts(section) {
+            let names: Vec<String> = part.parameters.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
+            text += &format!("| `{}` | {} | {} |\n", part.name, part.about, names.join(", "));
+        }
+    }
+    text += "\n## Presets: published methods\n\n| name | description | made of |\n|---|---|---|\n";
+    for preset in PRESETS {
+        let values: String = preset.values.iter().map(|(name, value)| format!(", `{name}` {value}")).collect();
+        text += &format!("| `{}` | {} | `{}`{values} |\n", preset.name, preset.about, preset.is);
+    }
+    text += "\n## Parameters\n\nOn the command line `block_length` is `--block-length`; in the server's JSON, in Python and in suite files it \
+             is `block_length`. A value outside its range is refused, and so is a parameter that the strategy does not use.\n\n\
+             | name | description | allowed | default | of |\n|---|---|---|---|---|\n";
+    for known in parameters() {
+        let (parameter, default, of) = (known.parameter, known.default(), known.users().join(", "));
+        let allowed = parameter.expected();
+        let allowed = allowed.strip_prefix("must be ").unwrap_or(&allowed);
+        text += &format!("| `{}` | {} | {allowed} | {default} | {of} |\n", parameter.name, parameter.about);
+    }
+    check("docs/strategies.md", &text);
+}
+
+#[test]
+fn the_readme_lists_all_parts() {
+    let mut text = String::from("\n| | |\n|---|---|\n");
+    for (section, title, about) in SECTIONS {
+        let names: Vec<String> = parts(section).iter().map(|part| format!("`{}`", part.name)).collect();
+        text += &format!("| **{title}**: {} | {} |\n", about.split(" (").next().unwrap_or(about), names.join(" "));
+    }
+    let presets: Vec<String> = PRESETS.iter().map(|preset| format!("`{}`", preset.name)).collect();
+    text += &format!("| **Presets**: published methods | {} |\n\n", presets.join(" "));
+    check("README.md", &with_marked("README.md", &text));
+}
+
+#[test]
+fn the_options_of_python_are_current() {
+    let mut text = String::from(
+        "\"\"\"Options of every way to decode. This file is generated from the catalogue.\"\"\"\n\nfrom collections.abc import Sequence\n\
+         from typing import Literal, TypedDict\n\n\nclass Options(TypedDict, total=False):\n    \"\"\"Decoding options. Those that are \
+         left out, or None, are as the model recommends, else they have their defaults.\"\"\"\n\n",
+    );
+    for known in parameters() {
+        let (parameter, default, of) = (known.parameter, known.default(), known.users());
+        let kind = match parameter.kind {
+            Kind::Flag => "bool".into(),
+            Kind::Integer { .. } | Kind::Limit => "int".into(),
+            Kind::Number(_) => "float".into(),
+            Kind::Text => "str".into(),
+            Kind::Integers => "int | Sequence[int]".into(),
+            Kind::Layers => "int | Sequence[int] | str".into(),
+            // A registered part is a name, too.
+            Kind::Part(_) => "str".into(),
+            Kind::Choice(words) => {
+                format!("Literal[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "))
+            }
+        };
+        let of = if of.is_empty() { String::new() } else { format!("{}: ", of.join(", ")) };
+        let allowed = parameter.expected();
+        let about = format!("{of}{}. It {allowed}. Default: {default}.", parameter.about);
+        text += &format!("    {}: {kind} | None\n    \"\"\"{}\"\"\"\n", parameter.name, wrap(&about));
+    }
+    check("crates/lacuna-py/python/lacuna/options.py", &text);
+}
+
+/// Breaks lines of a docstring before column 120.
+fn wrap(text: &str) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split(' ') {
+        if line.len() + word.len() > 105 {
+            lines.push(std::mem::take(&mut line));
+        }
+        line += if line.is_empty() { "" } else { " " };
+        line += word;
+    }
+    lines.push(line);
+    lines.join("\n    ")
+}
