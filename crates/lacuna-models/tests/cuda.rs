@@ -219,7 +219,7 @@ with! { real_gpu:
     fn a_larger_model_is_as_on_the_cpu_and_batches_change_no_bit() {
         let checkpoint = Checkpoint::random(Shape::Small).unwrap();
         let (mut cpu, mut gpu) = (on_cpu(&checkpoint, Precision::F32), on_gpu(&checkpoint, Precision::Bf16));
-        let mask = checkpoint.architecture().mask;
+        let mask = checkpoint.mask_token().unwrap();
         let canvas = |length: usize| -> Vec<Token> {
             (0..length).map(|i| if i % 3 == 1 { mask } else { (i * 37 % 4000) as Token }).collect()
         };
@@ -322,7 +322,7 @@ with! { gpu_with_fp8:
         let embedded = Checkpoint::embedded().unwrap();
         let prompt = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
         let mut tokens = embedded.text().unwrap().chat(&[("user", prompt)]).unwrap();
-        tokens.resize(tokens.len() + 128, embedded.architecture().mask);
+        tokens.resize(tokens.len() + 128, embedded.mask_token().unwrap());
         let random = Checkpoint::random(Shape::Small).unwrap();
         let biased = tiny("dream-tiny");
         let cases = [(embedded, tokens, 0.03), (random, long(333), 0.2), (biased, long(150), 0.2)];
@@ -349,7 +349,7 @@ with! { gpu_with_fp8:
     fn fp8_refuses_sizes_that_it_cannot_multiply() {
         let (folder, checkpoint) = Odd::ALL[0].checkpoint();
         let refused = CudaPredictor::load(&checkpoint, Some(Precision::Fp8)).err().unwrap();
-        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use --precision bf16";
+        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use precision bf16";
         assert_eq!(refused.to_string(), expected);
         drop(folder);
     }
@@ -359,7 +359,7 @@ with! { gpu_with_fp8:
 fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
     let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
     let mut model = on_gpu(&checkpoint, precision);
-    let mask = checkpoint.architecture().mask;
+    let mask = checkpoint.mask_token().unwrap();
     let canvas = |length: usize| -> Vec<Token> {
         (0..length).map(|i| if i % 5 == 1 { mask } else { (i * 37) as Token }).collect()
     };
@@ -380,7 +380,7 @@ fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
 
 fn two_loads_and_two_runs_give_the_same_bits(precision: Precision) {
     let checkpoint = Checkpoint::random(Shape::Small).unwrap();
-    let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.architecture().mask }).collect();
+    let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.mask_token().unwrap() }).collect();
     let mut seen = Vec::new();
     for _ in 0..2 {
         let mut model = on_gpu(&checkpoint, precision);
@@ -397,11 +397,16 @@ fn two_loads_and_two_runs_give_the_same_bits(precision: Precision) {
 fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
     let checkpoint = tiny("llada-tiny");
     let refused = CudaPredictor::load(&checkpoint, Some(Precision::Int8)).err().unwrap();
-    assert!(refused.to_string().starts_with("int8 is not there on the GPU"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("int8 is not supported on CUDA yet: use precision bf16 or precision fp8 or device cpu"),
+        "{refused}"
+    );
     let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), Device::Auto).unwrap();
     assert!(model.device().starts_with("cpu"));
     let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Cpu).err().unwrap();
-    let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use --precision bf16";
+    let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use precision bf16";
     assert_eq!(refused.to_string(), expected);
     let found = lacuna_models::load(&checkpoint, None, Device::Auto).unwrap().device();
     match describe_gpu() {

@@ -1,19 +1,18 @@
-//! Bidirectional attention, and with it the attention mass on unmasked positions that the dependency score is made of.
+//! Attention, full or block-causal, and with it the attention mass on unmasked positions that the dependency score is made of.
 //!
 //! Work is cut into (tile of query rows) × (head). A task keeps the scores of its tile in a buffer of its thread; nothing of
 //! the size length × length × heads exists. The mass is one more column of the values: 1 where a position is unmasked.
 
 use rayon::prelude::*;
 
+use super::heads::HeadTransform;
 use super::kernel::{
-    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, rotate, run_offset,
-    scale,
+    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, run_offset, scale,
 };
 use super::key_values::{Context, KeyValues};
 use super::scratch::{Scratch, Scratched};
-use crate::Architecture;
 use crate::layout::{Layout, Selection, Tile};
-use crate::rope::Rope;
+use crate::{Attention, Visibility};
 
 /// Query rows that are computed together.
 pub(crate) const TILE: usize = 24;
@@ -24,15 +23,13 @@ pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) key_value_heads: usize,
     pub(crate) head_size: usize,
+    pub(crate) visibility: Visibility,
 }
 
 impl Shape {
-    pub(crate) fn of(architecture: &Architecture) -> Self {
-        Self {
-            heads: architecture.heads,
-            key_value_heads: architecture.key_value_heads,
-            head_size: architecture.head_size(),
-        }
+    pub(crate) fn of(attention: &Attention) -> Self {
+        let &Attention { heads, key_value_heads, head_size, visibility, .. } = attention;
+        Self { heads, key_value_heads, head_size, visibility }
     }
 
     /// Elements that the keys of `rows` rows take for one head.
@@ -82,14 +79,14 @@ impl Attended {
         &mut self,
         layout: &Layout,
         selection: &Selection,
-        rope: &Rope,
+        transform: HeadTransform<'_>,
         queries: &[f32],
         context: &Context,
         want: Want,
     ) {
         match context {
-            Context::F32(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
-            Context::Bf16(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
+            Context::F32(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
+            Context::Bf16(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
         }
     }
 
@@ -97,7 +94,7 @@ impl Attended {
         &mut self,
         layout: &Layout,
         selection: &Selection,
-        rope: &Rope,
+        transform: HeadTransform<'_>,
         queries: &[f32],
         key_values: &KeyValues<E>,
         want: Want,
@@ -113,7 +110,7 @@ impl Attended {
                 head: task % shape.heads,
                 layout,
                 selection,
-                rope,
+                transform,
                 key_values,
             };
             E::with_scratch(|scratch| task.run(scratch, queries, want, mixed, mass));
@@ -157,26 +154,28 @@ struct Task<'a, E> {
     head: usize,
     layout: &'a Layout,
     selection: &'a Selection,
-    rope: &'a Rope,
+    transform: HeadTransform<'a>,
     key_values: &'a KeyValues<E>,
 }
 
 impl<E: Scratched> Task<'_, E> {
     fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
-        let Shape { heads, key_value_heads, head_size } = self.shape;
+        let Shape { heads, key_value_heads, head_size, .. } = self.shape;
         let Tile { view, shadow, first, count } = self.tile;
         let span = self.layout.spans[view];
-        let visible = if shadow { span.keys() } else { span.length };
+        // Positions ascend, so the last row sees most.
+        let last = self.position(count - 1);
+        let visible = if shadow { span.keys() } else { self.shape.visibility.prefix(last, span.length) };
         let key_head = self.head * key_value_heads / heads;
-        let Scratch { rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
+        let Scratch { normed, rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
         tile_queries.resize(layout_length::<E>(count, head_size));
         let factor = 1.0 / (head_size as f32).sqrt();
+        normed.resize(head_size);
         rotated.resize(head_size);
         for index in 0..count {
             let query = &queries[((first + index) * heads + self.head) * head_size..][..head_size];
-            let (cosines, sines) = self.rope.at(self.position(index));
-            rotate(query, cosines, sines, factor, rotated);
+            self.transform.apply(query, self.position(index), factor, normed, rotated);
             for (run, values) in rotated.chunks(E::DEPTH).enumerate() {
                 let start = run_offset::<E>(head_size, index, run);
                 E::narrow_row(values, 1.0, &mut tile_queries[start..][..values.len()]);
@@ -196,11 +195,7 @@ impl<E: Scratched> Task<'_, E> {
         probabilities.resize(layout_length::<E>(count, visible));
         let mut totals = [0.0; TILE];
         for index in 0..count {
-            if shadow {
-                let hidden = self.position(index);
-                scores[run_offset::<f32>(visible, index, hidden / f32::DEPTH) + hidden % f32::DEPTH] =
-                    f32::NEG_INFINITY;
-            }
+            self.hide(index, visible, scores);
             let [total, open] = soften(scores, visible, index, &self.layout.open[span.key_start..], probabilities);
             totals[index] = total;
             mass[index] = (open / total) as f32;
@@ -219,6 +214,23 @@ impl<E: Scratched> Task<'_, E> {
         mix.multiply(mixed, Target::Rows { stride: head_size });
         for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
             scale(row, (1.0 / total) as f32);
+        }
+    }
+
+    /// Sets the scores of keys that a row of the tile does not see to −∞. What they then add to any sum is zero.
+    fn hide(&self, index: usize, visible: usize, scores: &mut [f32]) {
+        let span = self.layout.spans[self.tile.view];
+        let position = self.position(index);
+        let mut hide = |key: usize| {
+            scores[run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH] = f32::NEG_INFINITY;
+        };
+        let prefix = self.shape.visibility.prefix(position, span.length);
+        (prefix..visible.min(span.length)).for_each(&mut hide);
+        if self.tile.shadow {
+            // A shadow stands in for its position, and sees the shadows of what it sees.
+            hide(position);
+            let shadows = &self.layout.key_positions[span.key_start..][..visible];
+            (span.length..visible).filter(|&key| shadows[key] >= prefix).for_each(hide);
         }
     }
 

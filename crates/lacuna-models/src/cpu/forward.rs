@@ -4,8 +4,11 @@ use lacuna::{Observation, View};
 use rayon::prelude::*;
 
 use super::attention::{Attended, Shape, TILE, Want};
+use super::experts::Routed;
+use super::feed_forward::FeedForward;
+use super::heads::HeadTransform;
 use super::kept::Kept;
-use super::kernel::{Lines, rms_norm, silu_times};
+use super::kernel::{Lines, rms_norm};
 use super::key_values::Context;
 use super::matrix::Input;
 use super::weights::{Block, Weights};
@@ -36,7 +39,8 @@ pub(crate) struct Forward {
 #[derive(Clone, Copy)]
 struct Sizes {
     hidden: usize,
-    mlp: usize,
+    /// Widest rows that enter a product of a block.
+    widest: usize,
     epsilon: f32,
 }
 
@@ -47,25 +51,31 @@ struct Work {
     key_value: Lines<f32>,
     attended: Attended,
     gate_up: Lines<f32>,
+    routed: Routed,
 }
 
 impl Forward {
     pub(crate) fn new(architecture: &Architecture, weights: Weights, precision: Precision) -> Self {
-        let shape = Shape::of(architecture);
+        let shape = Shape::of(&architecture.attention);
         let work = Work {
-            input: Input::new(precision),
+            input: Input::new(),
             query: Lines::new(0),
             key_value: Lines::new(0),
             attended: Attended::new(shape),
             gate_up: Lines::new(0),
+            routed: Routed::default(),
         };
         Self {
             weights,
             shape,
-            sizes: Sizes { hidden: architecture.hidden, mlp: architecture.mlp, epsilon: architecture.epsilon as f32 },
-            rope: Rope::new(shape.head_size, architecture.rope_theta),
+            sizes: Sizes {
+                hidden: architecture.hidden,
+                widest: architecture.widest_input(),
+                epsilon: architecture.epsilon as f32,
+            },
+            rope: Rope::new(architecture.attention.rotary, architecture.attention.rope_theta),
             hidden: Lines::new(0),
-            context: Context::new(precision),
+            context: Context::new(precision.attention()),
             kept: Kept::default(),
             all: Selection::default(),
             masked: Selection::default(),
@@ -93,7 +103,8 @@ impl Forward {
             let mut fill = || {
                 block.key_value.apply(input, key_value);
                 let seen = kept.complete(layout, layer, key_value);
-                context.fill(*shape, layout, rope, seen);
+                let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
+                context.fill(*shape, layout, transform, seen);
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
@@ -108,7 +119,8 @@ impl Forward {
                 masked.select(layout, masked_rows(layout, views, layer), TILE);
                 work.enter(*sizes, block, hidden, Some(masked));
                 work.ask(block);
-                work.attended.compute(layout, masked, rope, &work.query, context, Want::Mass);
+                let transform = block.query_transform(*sizes, rope);
+                work.attended.compute(layout, masked, transform, &work.query, context, Want::Mass);
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
@@ -132,7 +144,7 @@ impl Forward {
     pub(crate) fn project(&mut self, finished: &[f32], rows: &[usize], logits: &mut Lines<f32>) {
         let Self { weights, sizes, work, .. } = self;
         let Sizes { hidden, epsilon, .. } = *sizes;
-        work.input.fill(rows.len(), hidden, |index, values| {
+        work.input.fill(&weights.head, rows.len(), |index, values| {
             rms_norm(&finished[rows[index] * hidden..][..hidden], &weights.final_norm, epsilon, values);
         });
         logits.resize(rows.len() * weights.head.n());
@@ -141,14 +153,28 @@ impl Forward {
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
     pub(crate) fn buffer_bytes(&self, rows: usize) -> usize {
-        let block = &self.weights.blocks[0];
-        let Sizes { hidden, mlp, .. } = self.sizes;
-        // The residual stream, queries, and rows being read; keys and values; the MLP's halves.
-        let widths = 3 * hidden + block.key_value.matrix.n() + block.gate_up.n();
+        let blocks = &self.weights.blocks;
+        let Sizes { hidden, widest, .. } = self.sizes;
+        let format = blocks[0].query.matrix.activations();
+        let gate_up = blocks.iter().map(|block| block.feed_forward.gate_up_width()).max().unwrap_or(0);
+        // The residual stream and rows being read; queries; keys and values; gate and up projections.
+        let widths = 2 * hidden + blocks[0].query.matrix.n() + blocks[0].key_value.matrix.n() + gate_up;
+        let experts = blocks.iter().find_map(|block| match &block.feed_forward {
+            FeedForward::Dense(_) => None,
+            FeedForward::Experts(experts) => Some(experts),
+        });
         rows * widths * size_of::<f32>()
-            + self.work.input.bytes(rows, hidden.max(mlp))
+            + Input::bytes(format, rows, widest)
             + self.context.bytes(self.shape, rows)
             + self.shape.attended_bytes(rows)
+            + experts.map_or(0, |experts| Routed::bytes(experts, rows))
+    }
+}
+
+impl Block {
+    /// The transformation of query heads.
+    fn query_transform<'a>(&'a self, sizes: Sizes, rope: &'a Rope) -> HeadTransform<'a> {
+        HeadTransform { norm: self.query_norm.as_deref(), epsilon: sizes.epsilon, rope }
     }
 }
 
@@ -157,7 +183,7 @@ impl Work {
     fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
         let width = sizes.hidden;
         let rows = selection.map_or(hidden.len() / width, Selection::len);
-        self.input.fill(rows, width, |index, values| {
+        self.input.fill(&block.query.matrix, rows, |index, values| {
             let row = selection.map_or(index, |selection| selection.rows[index]);
             rms_norm(&hidden[row * width..][..width], &block.attention_norm, sizes.epsilon, values);
         });
@@ -181,24 +207,30 @@ impl Work {
         context: &Context,
         hidden: &mut [f32],
     ) {
-        let Sizes { hidden: width, mlp, epsilon } = sizes;
+        let Sizes { hidden: width, epsilon, .. } = sizes;
         let rows = selection.len();
-        let Self { input, query, attended, gate_up, .. } = self;
-        attended.compute(layout, selection, rope, query, context, Want::All);
-        input.fill(rows, width, |index, values| attended.write_row(selection, index, values));
-        block.output.multiply(input, hidden, true);
+        let Self { input, query, attended, gate_up, routed, .. } = self;
+        attended.compute(layout, selection, block.query_transform(sizes, rope), query, context, Want::All);
+        input.fill(&block.output.matrix, rows, |index, values| attended.write_row(selection, index, values));
+        block.output.add(input, hidden);
 
-        let source = &*hidden;
-        input.fill(rows, width, |index, values| {
-            rms_norm(&source[index * width..][..width], &block.mlp_norm, epsilon, values);
-        });
-        gate_up.resize(rows * 2 * mlp);
-        block.gate_up.multiply(input, gate_up, false);
-        input.fill(rows, mlp, |index, values| {
-            let (gate, up) = gate_up[index * 2 * mlp..][..2 * mlp].split_at(mlp);
-            silu_times(gate, up, values);
-        });
-        block.down.multiply(input, hidden, true);
+        let normed = |hidden: &[f32], row: usize, values: &mut [f32]| {
+            rms_norm(&hidden[row * width..][..width], &block.feed_forward_norm, epsilon, values);
+        };
+        match &block.feed_forward {
+            FeedForward::Dense(network) => {
+                let source = &*hidden;
+                network.enter(input, gate_up, rows, |row, values| normed(source, row, values));
+                network.down.multiply(input, hidden, true);
+            }
+            FeedForward::Experts(experts) => {
+                routed.rows.resize(rows * width);
+                let source = &*hidden;
+                let write = |(row, values): (usize, &mut [f32])| normed(source, row, values);
+                routed.rows.par_chunks_exact_mut(width).enumerate().with_min_len(16).for_each(write);
+                experts.apply(input, gate_up, routed, hidden);
+            }
+        }
     }
 }
 

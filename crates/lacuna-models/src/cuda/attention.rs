@@ -43,9 +43,9 @@ const KEYS: usize = 64;
 impl Shape {
     pub(crate) fn of(architecture: &Architecture, precision: Precision) -> Self {
         Self {
-            heads: architecture.heads,
-            key_value_heads: architecture.key_value_heads,
-            head_size: architecture.head_size(),
+            heads: architecture.attention.heads,
+            key_value_heads: architecture.attention.key_value_heads,
+            head_size: architecture.attention.head_size,
             precision,
         }
     }

@@ -117,6 +117,7 @@ impl Forward {
         gpu: &Arc<Gpu>,
         kernels: Kernels,
         architecture: &Architecture,
+        mask: Token,
         weights: Weights,
         precision: Precision,
     ) -> Result<Self> {
@@ -133,12 +134,12 @@ impl Forward {
             precision,
             sizes: Sizes {
                 hidden: architecture.hidden,
-                key: architecture.key_size(),
-                mlp: architecture.mlp,
+                key: architecture.attention.key_size(),
+                mlp: architecture.mlp(),
                 vocabulary: architecture.vocabulary,
                 epsilon: architecture.epsilon as f32,
             },
-            rope: Rope::new(gpu, shape.head_size, architecture.rope_theta)?,
+            rope: Rope::new(gpu, shape.head_size, architecture.attention.rope_theta)?,
             hidden: Buffer::new(gpu, 0)?,
             query_key_value: elements()?,
             query: elements()?,
@@ -147,12 +148,12 @@ impl Forward {
             gate_up: elements()?,
             mass: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
-            kept: Kept::new(gpu, precision, architecture.layers, 2 * architecture.key_size()),
+            kept: Kept::new(gpu, precision, architecture.layers(), 2 * architecture.attention.key_size()),
             all: Selection::default(),
             staging: Staging::new(gpu)?,
             landing: Landing::new(gpu)?,
             placed: Placed::default(),
-            mask: architecture.mask,
+            mask,
             machine: Machine { gpu: gpu.clone(), kernels, products: Products::new(gpu, precision)? },
         })
     }

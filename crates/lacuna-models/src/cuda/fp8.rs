@@ -38,8 +38,8 @@ fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architectu
     }
     let sizes = [
         ("hidden size", architecture.hidden),
-        ("size of keys", architecture.key_size()),
-        ("MLP size", architecture.mlp),
+        ("size of keys", architecture.attention.key_size()),
+        ("MLP size", architecture.mlp()),
     ];
     match sizes.into_iter().find(|(_, size)| size % STEP != 0) {
         Some((name, size)) => {
@@ -93,13 +93,14 @@ impl Quantized {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Checkpoint, Shape};
+    use crate::{Checkpoint, FeedForward, Shape};
 
     #[test]
     fn what_fp8_takes_is_said() {
         let checkpoint = Checkpoint::random(Shape::Llada8b).unwrap();
         let refusal = |capability, cublas, mlp| {
-            let architecture = Architecture { mlp, ..checkpoint.architecture().clone() };
+            let mut architecture = checkpoint.architecture().clone();
+            architecture.feed_forward.fill(FeedForward::Dense { width: mlp });
             possible("a GPU", capability, cublas, &architecture).err().map(|error| error.to_string())
         };
         assert_eq!(refusal(90, 12_09_00, 12_288), None);
@@ -107,14 +108,13 @@ mod tests {
         for (capability, told) in [(89, "8.9"), (100, "10.0")] {
             let expected = format!(
                 "fp8 needs an NVIDIA Hopper GPU (H100, H200), but a GPU is of compute capability {told}, not 9.0: \
-                 use --precision bf16"
+                 use precision bf16"
             );
             assert_eq!(refusal(capability, 13_01_00, 12_288), Some(expected));
         }
-        let expected = "fp8 needs libcublasLt 12.9 or later, but 12.8 was found: use --precision bf16";
+        let expected = "fp8 needs libcublasLt 12.9 or later, but 12.8 was found: use precision bf16";
         assert_eq!(refusal(90, 12_08_04, 12_288).as_deref(), Some(expected));
-        let expected =
-            "fp8 needs sizes that are multiples of 16, but this model's MLP size is 100: use --precision bf16";
+        let expected = "fp8 needs sizes that are multiples of 16, but this model's MLP size is 100: use precision bf16";
         assert_eq!(refusal(90, 13_01_00, 100).as_deref(), Some(expected));
     }
 }

@@ -17,7 +17,7 @@ use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
-use crate::{Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
+use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the first NVIDIA GPU.
 ///
@@ -46,28 +46,33 @@ impl CudaPredictor {
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
         if precision == Precision::Int8 {
-            return Err(Error::NotOnGpu { precision: "int8" });
+            let advice = [("precision", "bf16"), ("precision", "fp8"), ("device", "cpu")];
+            let advice = advice.map(|(parameter, value)| Advice::new(parameter, value)).to_vec();
+            return Err(Error::NotOnGpu { what: "int8".to_string(), advice });
         }
+        let architecture = checkpoint.architecture();
+        if let Some(part) = architecture.beyond_cuda() {
+            return Err(Error::not_on_gpu(part));
+        }
+        let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open()?;
         gpu.bind()?;
-        let architecture = checkpoint.architecture();
         let fp8 = fp8::check(&gpu, architecture);
         let has_fp8 = fp8.is_ok();
         if precision == Precision::Fp8 {
             fp8?;
         }
         fits(checkpoint, precision, gpu.name(), gpu.memory()?.0, has_fp8)?;
-        let head_size = architecture.head_size();
+        let head_size = architecture.attention.head_size;
         if head_size > LARGEST_HEAD {
-            let what = format!("attention heads of {head_size} numbers are larger than the GPU kernels take");
-            return Err(Error::Gpu(format!("{what} ({LARGEST_HEAD}); use --device cpu")));
+            return Err(Error::not_on_gpu(format!("a head size of {head_size}, which is more than {LARGEST_HEAD},")));
         }
         let bf16 = precision != Precision::F32;
         let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
-        let forward = Forward::new(&gpu, kernels, architecture, weights, precision)?;
+        let forward = Forward::new(&gpu, kernels, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: architecture.description(),
+            description: architecture.description(mask),
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, forward.sizes)?,
@@ -105,13 +110,16 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
         return Ok(());
     }
     let smaller = [(Precision::Bf16, true), (Precision::Fp8, fp8)];
-    let advice = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
-        Some((smaller, _)) => format!("--precision {} would take {}", smaller.name(), amount(needed(smaller))),
+    let (advice, effect) = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
+        Some((smaller, _)) => {
+            (Advice::new("precision", smaller.name()), format!("would take {}", amount(needed(smaller))))
+        }
         None => {
             let host = amount(Weights::bytes(checkpoint, Precision::Bf16));
-            format!("stop what else uses the GPU, or use --device cpu, for which {host} of memory are enough in bf16")
+            (Advice::new("device", "cpu"), format!("would take {host} of memory in bf16"))
         }
     };
+    let advice = vec![Advice { effect: Some(effect), ..advice }];
     Err(Error::TooLarge {
         model: checkpoint.name(),
         precision: precision.name(),
@@ -124,7 +132,8 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
 
 /// Bytes for the weights and a canvas.
 fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
-    let &Architecture { hidden, mlp, vocabulary, .. } = checkpoint.architecture();
+    let &Architecture { hidden, vocabulary, .. } = checkpoint.architecture();
+    let mlp = checkpoint.architecture().mlp();
     let quantized = if precision == Precision::Fp8 { Quantized::row_bytes(hidden.max(mlp)) } else { 0 };
     let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + quantized + vocabulary * 4;
     // A model of a few megabytes needs little beside itself, but the libraries are always there.
@@ -213,12 +222,12 @@ mod tests {
         assert_eq!(refusal(Precision::Fp8, 12_000_000_000, true), None);
         let halved = refusal(Precision::F32, 24_000_000_000, true).unwrap();
         assert!(halved.contains("in f32 needs 33.") && halved.contains("a GPU has 24.0 GB free"), "{halved}");
-        assert!(halved.ends_with("--precision bf16 would take 17.1 GB"), "{halved}");
+        assert!(halved.ends_with("precision bf16 would take 17.1 GB"), "{halved}");
         let refused = refusal(Precision::Bf16, 12_000_000_000, false).unwrap();
-        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("--device cpu"), "{refused}");
+        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("device cpu"), "{refused}");
         let halved = refusal(Precision::Bf16, 12_000_000_000, true).unwrap();
-        assert!(halved.ends_with("--precision fp8 would take 10.1 GB"), "{halved}");
+        assert!(halved.ends_with("precision fp8 would take 10.1 GB"), "{halved}");
         let refused = refusal(Precision::Fp8, 8_000_000_000, true).unwrap();
-        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("--device cpu"), "{refused}");
+        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("device cpu"), "{refused}");
     }
 }

@@ -11,7 +11,8 @@ use super::kernel::{Conversion, Kernels, Noise};
 use super::matrix::{Contents, Elements, Matrix, element_size};
 use super::staging::{Pinned, copy_to};
 use crate::checkpoint::{Numbers, Tensor};
-use crate::{Architecture, Checkpoint, Error, Precision, Result};
+use crate::weight::{Mlp, Role};
+use crate::{Checkpoint, Error, Precision, Result};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -47,58 +48,36 @@ impl Weights {
         checkpoint: &Checkpoint,
         precision: Precision,
     ) -> Result<Self> {
-        let architecture = checkpoint.architecture();
-        let &Architecture { hidden, vocabulary, names, .. } = architecture;
+        let layers = checkpoint.architecture().layers();
         let mut loader = Loader::new(gpu, kernels, checkpoint, precision)?;
         Ok(Self {
-            embedding: loader.embedding(&checkpoint.embedding()?)?,
-            blocks: (0..architecture.layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
-            final_norm: loader.vector(&[(format!("{}.weight", names.final_norm), hidden)])?,
-            head: loader.matrix(vec![(checkpoint.head()?, vocabulary)], hidden)?,
+            embedding: loader.embedding(&checkpoint.tensor(Role::Embedding, 0)?)?,
+            blocks: (0..layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
+            final_norm: loader.vector(0, &[Role::FinalNorm])?,
+            head: loader.matrix(vec![checkpoint.tensor(Role::Head, 0)?])?,
         })
     }
 
     /// Bytes that the weights of a model take.
     pub(crate) fn bytes(checkpoint: &Checkpoint, precision: Precision) -> usize {
-        let architecture = checkpoint.architecture();
-        let table = architecture.vocabulary * architecture.hidden;
-        // A tied table is kept twice: as an embedding in the file's numbers, and as the projection in the precision's.
-        let tables = if architecture.tied { table } else { 0 };
-        let embedding = if precision == Precision::F32 || checkpoint.is_f32() { 4 } else { 2 };
-        let all = (architecture.parameters() + tables - table) * element_size(precision) + table * embedding;
-        match precision {
-            Precision::Fp8 => all - architecture.layers * Block::saved_by_fp8(architecture),
-            _ => all,
-        }
+        checkpoint.architecture().weight_bytes(precision, checkpoint.embedding_format(precision))
     }
 }
 
 impl Block {
-    /// Bytes that its matrices take less in fp8 than in bf16.
-    fn saved_by_fp8(architecture: &Architecture) -> usize {
-        let &Architecture { hidden, mlp, .. } = architecture;
-        let stacked = hidden + 2 * architecture.key_size();
-        let matrices = [(stacked, hidden), (hidden, hidden), (2 * mlp, hidden), (hidden, mlp)];
-        matrices.into_iter().map(|(n, k)| n * (2 * k - Quantized::row_bytes(k))).sum()
-    }
-
     fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self> {
         let checkpoint = loader.checkpoint;
-        let architecture = checkpoint.architecture();
-        let &Architecture { hidden, mlp, names, .. } = architecture;
-        let key_size = architecture.key_size();
-        let name = |part: &str, kind: &str| checkpoint.name_of(layer, part, kind);
-        let stack = |parts: &[(&str, usize)], k| checkpoint.stack(layer, parts, k);
-        let attention = [(names.query, hidden), (names.key, key_size), (names.value, key_size)];
-        let bias = attention.map(|(part, rows)| (name(part, "bias"), rows));
+        let biased = checkpoint.architecture().attention.biased;
+        let stack = |roles: &[Role]| checkpoint.stack(layer, roles);
+        let bias = [Role::QueryBias, Role::KeyBias, Role::ValueBias];
         Ok(Self {
-            attention_norm: loader.vector(&[(name(names.attention_norm, "weight"), hidden)])?,
-            query_key_value: loader.block_matrix(stack(&attention, hidden)?, hidden)?,
-            bias: architecture.biased.then(|| loader.vector(&bias)).transpose()?,
-            output: loader.block_matrix(stack(&[(names.output, hidden)], hidden)?, hidden)?,
-            mlp_norm: loader.vector(&[(name(names.mlp_norm, "weight"), hidden)])?,
-            gate_up: loader.block_matrix(stack(&[(names.gate, mlp), (names.up, mlp)], hidden)?, hidden)?,
-            down: loader.block_matrix(stack(&[(names.down, hidden)], mlp)?, mlp)?,
+            attention_norm: loader.vector(layer, &[Role::AttentionNorm])?,
+            query_key_value: loader.block_matrix(stack(&[Role::Query, Role::Key, Role::Value])?)?,
+            bias: biased.then(|| loader.vector(layer, &bias)).transpose()?,
+            output: loader.block_matrix(stack(&[Role::Output])?)?,
+            mlp_norm: loader.vector(layer, &[Role::FeedForwardNorm])?,
+            gate_up: loader.block_matrix(stack(&[Role::Gate(Mlp::Dense), Role::Up(Mlp::Dense)])?)?,
+            down: loader.block_matrix(stack(&[Role::Down(Mlp::Dense)])?)?,
         })
     }
 }
@@ -128,26 +107,27 @@ impl<'a> Loader<'a> {
         Ok(Self { gpu, kernels, checkpoint, precision, whole, chunks: [chunk()?, chunk()?], wrong })
     }
 
-    fn matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
-        let n = tensors.iter().map(|(_, rows)| rows).sum::<usize>();
+    fn matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
+        let (n, k) = stacked(&tensors);
         let elements = Elements::new(self.gpu, self.precision, n * k)?;
         let mut first = 0;
-        for (tensor, rows) in &tensors {
+        for tensor in &tensors {
             self.tensor(tensor, elements.at(first * k), false)?;
-            first += rows;
+            first += tensor.rows();
         }
         Ok(Matrix { contents: Contents::Elements(elements), n, k })
     }
 
     /// A matrix of a block, in fp8 if that is the precision.
-    fn block_matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
+    fn block_matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
         if self.precision != Precision::Fp8 {
-            return self.matrix(tensors, k);
+            return self.matrix(tensors);
         }
-        let n = tensors.iter().map(|(_, rows)| rows).sum::<usize>();
+        let (n, k) = stacked(&tensors);
         let quantized = Quantized::new(self.gpu, n, k)?;
         let mut first = 0;
-        for (tensor, rows) in &tensors {
+        for tensor in &tensors {
+            let rows = tensor.rows();
             self.whole.reserve(rows * k)?;
             self.tensor(tensor, self.whole.at(0), false)?;
             quantized.fill(self.gpu, self.kernels, first..first + rows, k, self.whole.at(0))?;
@@ -156,12 +136,13 @@ impl<'a> Loader<'a> {
         Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
     }
 
-    fn vector(&mut self, parts: &[(String, usize)]) -> Result<Buffer<f32>> {
-        let vector = Buffer::new(self.gpu, parts.iter().map(|(_, length)| length).sum())?;
+    fn vector(&mut self, layer: usize, roles: &[Role]) -> Result<Buffer<f32>> {
+        let tensors = self.checkpoint.stack(layer, roles)?;
+        let vector = Buffer::new(self.gpu, stacked(&tensors).0)?;
         let mut first = 0;
-        for (name, length) in parts {
-            self.tensor(&self.checkpoint.tensor(name, &[*length])?, vector.at(first), true)?;
-            first += length;
+        for tensor in &tensors {
+            self.tensor(tensor, vector.at(first), true)?;
+            first += tensor.rows();
         }
         Ok(vector)
     }
@@ -217,4 +198,9 @@ impl<'a> Loader<'a> {
             [element] => tensor.read(element as usize, &mut [0.0]),
         }
     }
+}
+
+/// Rows and columns of tensors that are put one below the other.
+fn stacked(tensors: &[Tensor<'_>]) -> (usize, usize) {
+    (tensors.iter().map(Tensor::rows).sum(), tensors.first().map_or(0, Tensor::columns))
 }

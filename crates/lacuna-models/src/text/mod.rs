@@ -2,6 +2,7 @@
 
 mod calendar;
 mod codec;
+mod guard;
 mod json;
 mod qwen2;
 mod template;

@@ -29,7 +29,7 @@ impl Template {
     pub(super) fn load(files: &Files, config: &serde_json::Value) -> Result<Option<Self>> {
         let (file, source) = match files.read(SEPARATE)? {
             Some(source) => (SEPARATE, String::from_utf8_lossy(&source).into_owned()),
-            None => match in_config(config) {
+            None => match in_config(files, config)? {
                 Some(source) => (CONFIG, source),
                 None => return Ok(None),
             },
@@ -70,14 +70,22 @@ impl Template {
 }
 
 /// The configuration has one template, or several with names.
-fn in_config(config: &serde_json::Value) -> Option<String> {
-    match config.get("chat_template")? {
-        serde_json::Value::String(template) => Some(template.clone()),
-        serde_json::Value::Array(templates) => {
+fn in_config(files: &Files, config: &serde_json::Value) -> Result<Option<String>> {
+    use serde_json::Value as Json;
+    let template = match config.get("chat_template") {
+        Some(Json::Array(templates)) => {
             let default = templates.iter().find(|template| template.get("name").is_some_and(|name| name == "default"));
-            default?.get("template")?.as_str().map(str::to_string)
+            default.map(|template| template.get("template").unwrap_or(&Json::Null))
         }
-        _ => None,
+        other => other.filter(|template| !template.is_null()),
+    };
+    match template {
+        None => Ok(None),
+        Some(Json::String(template)) => Ok(Some(template.clone())),
+        Some(_) => {
+            let reason = "chat_template must be a string, or a list of templates with names".to_string();
+            Err(Error::Template { file: files.label(CONFIG), reason })
+        }
     }
 }
 
