@@ -1,29 +1,27 @@
-//! The predictor for NVIDIA GPUs, file by file the mirror of the one for CPUs.
+//! The predictor for NVIDIA GPUs.
 //!
 //! The driver, cublasLt and nvrtc are opened at run time: nothing of CUDA is needed to build, nor to run without a GPU.
 
-mod ask;
+mod activations;
 mod attention;
-mod believe;
+mod block;
 mod buffer;
+pub(crate) mod check;
 mod compile;
 mod event;
-mod foreseen;
 mod forward;
 mod fp8;
 mod gpu;
-mod kept;
+mod graphs;
+mod inputs;
 mod kernel;
+mod kv_store;
 mod matrix;
 mod measure;
-mod plan;
 mod predictor;
 mod product;
-mod projection;
 mod read;
-mod remember;
 mod rope;
-mod scores;
 mod staging;
 mod weights;
 

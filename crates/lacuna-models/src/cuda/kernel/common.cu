@@ -1,6 +1,6 @@
 // What all kernels share. nvrtc brings no headers, so everything is spelled out.
 //
-// Set by the program that compiles this: BF16 (1 if matrix products are made of 16-bit numbers, 0 for f32) and HEAD_SIZE.
+// Set by the program that compiles this: BF16 (1 if elements are bf16, 0 if they are f32) and HEAD_SIZE.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -10,6 +10,13 @@ typedef unsigned long long u64;
 #define DEVICE __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
 #define INFINITE __int_as_float(0x7f800000)
+
+// The offset of a field of a struct.
+#ifdef __CUDACC_RTC__
+#define OFFSET_OF(type, field) ((size_t)__INTADDR__(&((type*)0)->field))
+#else
+#define OFFSET_OF(type, field) __builtin_offsetof(type, field)
+#endif
 
 struct bf16 {
     u16 bits;
