@@ -21,7 +21,7 @@ impl Size {
     }
 }
 
-/// What an error is measured by.
+/// Scale of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// The largest output.
@@ -38,7 +38,7 @@ pub(crate) struct Case {
     pub(crate) found: Box<dyn FnMut() -> Result<Vec<f64>>>,
     /// The output of the scalar twin, in f64.
     pub(crate) exact: Box<dyn Fn() -> Result<Vec<f64>>>,
-    /// How far the two may be apart, as a share of the scale.
+    /// The largest distance of the two that is allowed, as a share of the scale.
     pub(crate) tolerance: f64,
     pub(crate) scale: Scale,
     /// Bytes that a run reads and writes.

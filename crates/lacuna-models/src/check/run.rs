@@ -23,11 +23,11 @@ pub struct Report {
     pub error: f64,
     /// The largest distance that is allowed.
     pub tolerance: f64,
-    /// How fast it is, if a time means anything here.
+    /// Its speed, if a time means anything here.
     pub timing: Option<Timing>,
 }
 
-/// How fast a kernel is.
+/// Speed of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// The median of several runs.
@@ -39,7 +39,7 @@ pub struct Timing {
 }
 
 impl Report {
-    /// Whether it gives what its twin gives.
+    /// True if it gives what its twin gives.
     pub fn passed(&self) -> bool {
         self.error <= self.tolerance
     }

@@ -16,7 +16,7 @@ pub(crate) struct Variant {
     /// The compute capability, such as 90.
     pub(crate) architecture: i32,
     pub(crate) head_size: usize,
-    /// Whether elements are bf16; else they are f32.
+    /// True if elements are bf16, false if they are f32.
     pub(crate) bf16: bool,
 }
 

@@ -129,7 +129,7 @@ impl Forward {
         Ok(Some(PendingScores(self.landing.fetch(self.activations.scores.slice(0..tasks.scores))?)))
     }
 
-    /// What the views show, once their scores are here.
+    /// Observations of the views, once their scores are here.
     pub(crate) fn observations(&self, views: &[View<'_>], scores: Option<PendingScores>) -> Vec<Observation> {
         let mut found: &[f32] = scores.as_ref().map_or(&[], |PendingScores(scores)| self.landing.get(scores));
         let mut next = |tokens: usize| {

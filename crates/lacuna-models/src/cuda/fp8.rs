@@ -13,7 +13,7 @@ use crate::{Architecture, Error, Result};
 const CAPABILITY: i32 = 90;
 /// The first cublasLt that does, as it tells its version.
 const OLDEST_CUBLAS: usize = 12_09_00;
-/// What the sizes of matrices must be multiples of.
+/// Sizes of matrices must be multiples of this.
 const STEP: usize = 16;
 
 /// Threads that work on a row.

@@ -75,7 +75,7 @@ impl Gpu {
         &self.name
     }
 
-    /// Whether it is the emulated GPU of the tests, whose times mean nothing.
+    /// True for the emulated GPU of the tests, whose times mean nothing.
     pub(crate) fn is_emulated(&self) -> bool {
         self.name.starts_with("emulated")
     }
@@ -138,7 +138,7 @@ impl Graph {
     /// Launches everything again, with the arguments that it was recorded with.
     ///
     /// # Safety
-    /// What holds for the recorded launches still does: all memory that they were given is where it was.
+    /// The recorded launches are still sound: all memory that they were given is where it was.
     pub(crate) unsafe fn launch(&self) -> Result<()> {
         Ok(self.0.launch()?)
     }
@@ -158,7 +158,7 @@ fn check_versions() -> Result<()> {
     }
 }
 
-/// Why a driver, which tells the newest CUDA it knows as 12080 for 12.8, does not go with the libraries.
+/// The reason that a driver does not go with the libraries. It gives the newest CUDA it knows as 12080 for 12.8.
 fn too_old(driver: i32, libraries: (i32, i32)) -> Option<String> {
     let (known, found) = ((driver / 1000, driver % 1000 / 10), libraries);
     // Within a major version newer libraries run on older drivers.

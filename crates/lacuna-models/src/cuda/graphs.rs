@@ -26,7 +26,7 @@ pub(crate) struct Pass {
     pub(crate) tiles: usize,
     /// The layers whose mass is wanted, ascending.
     pub(crate) mass_layers: Vec<usize>,
-    /// Whether keys and values are cached for other passes.
+    /// True if keys and values are cached for other passes.
     pub(crate) caches: bool,
 }
 
@@ -44,7 +44,7 @@ impl Graphs {
         buffers: &[u64],
         compute: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        // What was recorded for other buffers is of no use any more.
+        // Recordings for other buffers are of no use any more.
         if self.buffers != buffers || self.passes.len() >= CAPACITY {
             self.passes.clear();
             self.buffers = buffers.to_vec();

@@ -92,7 +92,7 @@ pub(crate) enum Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// Whether there is room for `rows` rows of `width` values.
+    /// True if there is room for `rows` rows of `width` values.
     pub(crate) fn holds(self, rows: usize, width: usize) -> bool {
         match self {
             Self::Elements(elements) => rows * width <= elements.len(),

@@ -37,7 +37,7 @@ pub struct CudaPredictor {
 const CANVAS: usize = 512;
 /// Bytes that the driver, the libraries and the kernels take.
 const OVERHEAD: usize = 700 << 20;
-/// How many canvases it takes to keep a GPU busy with a small model.
+/// Canvases that keep a GPU busy with a small model.
 const BATCH_OF_A_SMALL_MODEL: usize = 128;
 /// The largest head that the attention kernel has registers for.
 const LARGEST_HEAD: usize = 256;
@@ -94,7 +94,7 @@ impl CudaPredictor {
 
 impl Drop for CudaPredictor {
     fn drop(&mut self) {
-        // What it holds is given back to the driver by the thread that drops it. One that cannot be bound has nothing to give.
+        // The thread that drops it gives its memory back to the driver. One that cannot be bound has nothing to give.
         let _ = self.gpu.bind();
     }
 }

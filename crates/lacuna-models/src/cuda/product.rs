@@ -24,11 +24,11 @@ use super::kernel::{Factors, Kernels, Output};
 use super::matrix::{ElementSlice, Operand};
 use crate::{Error, Precision, Result};
 
-/// How many algorithms cublasLt is asked for.
+/// Algorithms that cublasLt is asked for.
 const CANDIDATES: usize = 8;
 /// Operations from which on trying them pays.
 const WORTH_TRYING: f64 = 1e10;
-/// How often each is tried.
+/// Timed runs of each.
 const TRIES: usize = 4;
 /// The products of a model, each shape with its algorithm.
 pub(crate) struct Products {
@@ -71,7 +71,7 @@ impl Products {
 
     /// Computes a product.
     pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors<'_>) -> Result<()> {
-        let Some(Handle(handle)) = self.handle else { return kernels.product(factors) };
+        let Some(handle) = &self.handle else { return kernels.product(factors) };
         let form = Form::of(&factors);
         if !self.plans.contains_key(&form) {
             let plan = Plan::new(&self.gpu, kernels, handle, factors)?;
@@ -100,7 +100,7 @@ impl Form {
     }
 }
 
-/// How cublasLt computes products of one shape. It speaks of columns where we speak of rows, so it sees `outputᵀ = weights ·
+/// A plan of cublasLt for products of one shape. It speaks of columns where we speak of rows, so it sees `outputᵀ = weights ·
 /// inputᵀ`.
 struct Plan {
     form: Form,
@@ -116,7 +116,7 @@ unsafe impl Send for Plan {}
 
 impl Plan {
     /// The plan for a shape, or none if cublasLt has no algorithm for it.
-    fn new(gpu: &Arc<Gpu>, kernels: &Kernels, handle: cublasLtHandle_t, factors: Factors<'_>) -> Result<Option<Self>> {
+    fn new(gpu: &Arc<Gpu>, kernels: &Kernels, handle: &Handle, factors: Factors<'_>) -> Result<Option<Self>> {
         let form = Form::of(&factors);
         let Form { m, n, k, fp8, f32_output } = form;
         let (m64, n64, k64) = (m as u64, n as u64, k as u64);
@@ -170,7 +170,7 @@ impl Plan {
     }
 
     /// The algorithms that cublasLt proposes for it, the best first.
-    fn candidates(&self, handle: cublasLtHandle_t) -> Result<Vec<cublasLtMatmulAlgo_t>> {
+    fn candidates(&self, handle: &Handle) -> Result<Vec<cublasLtMatmulAlgo_t>> {
         let preference = lt::create_matmul_pref()?;
         // SAFETY: a result is plain data, for which zero is a value.
         let mut found: [cublasLtMatmulHeuristicResult_t; CANDIDATES] = unsafe { std::mem::zeroed() };
@@ -191,7 +191,7 @@ impl Plan {
                 size_of::<u32>(),
             )?;
             let status = cublasLtMatmulAlgoGetHeuristic(
-                handle,
+                handle.0,
                 self.operation,
                 self.weights,
                 self.input,
@@ -218,7 +218,7 @@ impl Plan {
         &self,
         gpu: &Arc<Gpu>,
         kernels: &Kernels,
-        handle: cublasLtHandle_t,
+        handle: &Handle,
         factors: Factors<'_>,
         candidates: &[cublasLtMatmulAlgo_t],
     ) -> Result<cublasLtMatmulAlgo_t> {
@@ -263,13 +263,7 @@ impl Plan {
         Ok(best.1)
     }
 
-    fn run(
-        &self,
-        gpu: &Gpu,
-        handle: cublasLtHandle_t,
-        algorithm: &cublasLtMatmulAlgo_t,
-        factors: Factors<'_>,
-    ) -> Result<()> {
+    fn run(&self, gpu: &Gpu, handle: &Handle, algorithm: &cublasLtMatmulAlgo_t, factors: Factors<'_>) -> Result<()> {
         assert!(Form::of(&factors) == self.form && factors.fit(), "these matrices are not what the plan is for");
         self.set_scales(&factors)?;
         let (alpha, beta) = (1.0f32, if factors.output.adds() { 1.0f32 } else { 0.0 });
@@ -282,7 +276,7 @@ impl Plan {
         // memory of its own. Buffers are freed only after all work launched before.
         unsafe {
             cublasLtMatmul(
-                handle,
+                handle.0,
                 self.operation,
                 ptr::from_ref(&alpha).cast(),
                 weights as *const c_void,

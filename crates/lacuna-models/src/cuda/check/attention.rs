@@ -37,7 +37,7 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
     let open: Vec<f32> = (0..rows).map(|i| f32::from(u8::from(i % 3 == 0))).collect();
     let positions: Vec<u32> = (0..rows).map(|i| to_u32(i % length)).collect();
     let mut tiles = Vec::new();
-    for view in 0..2 {
+    for (view, cache) in caches.iter().enumerate() {
         let tile = Geometry::of(lab.variant).tile;
         for first in (0..length).step_by(tile) {
             tiles.push(Tile {
@@ -47,7 +47,7 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
                 key_count: to_u32(length),
                 open_start: to_u32(view * length),
                 shadow: u32::from(view == 1 && length > 1),
-                cached: if cached { caches[view].all().input() } else { In::NULL },
+                cached: if cached { cache.all().input() } else { In::NULL },
             });
         }
     }

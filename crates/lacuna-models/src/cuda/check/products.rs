@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
-use crate::cuda::kernel::{Factors, Output};
+use crate::cuda::kernel::{Factors, Output, to_u32};
 use crate::cuda::matrix::Operand;
 
 pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
@@ -44,7 +44,7 @@ pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 
 pub(super) fn compare(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let words = size.of([1, 1000, 300_001], 64 << 20);
-    let one: Vec<u32> = (0..words as u32).collect();
+    let one: Vec<u32> = (0..to_u32(words)).collect();
     let other: Vec<u32> = one.iter().map(|&i| if i % 77 == 3 { i + 1 } else { i }).collect();
     let expected = (0..words).filter(|i| i % 77 == 3).count() as f64;
     let lists = (lab.buffer(&one)?, lab.buffer(&other)?);

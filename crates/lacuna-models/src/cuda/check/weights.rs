@@ -7,7 +7,7 @@ use half::f16;
 use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise as values};
-use crate::cuda::kernel::{NoiseCall, Source};
+use crate::cuda::kernel::{NoiseCall, Source, to_u32};
 use crate::cuda::matrix::Target;
 
 pub(super) fn convert(lab: &Rc<Lab>, size: Size) -> Result<Case> {
@@ -57,7 +57,7 @@ pub(super) fn noise(lab: &Rc<Lab>, size: Size) -> Result<Case> {
                 x ^= x >> 13;
                 f64::from(mean + x as i32 as f32 * step)
             };
-            Ok((0..length as u32).map(value).collect())
+            Ok((0..to_u32(length)).map(value).collect())
         }),
         tolerance: 0.0,
         scale: Scale::Largest,

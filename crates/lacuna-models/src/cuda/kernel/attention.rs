@@ -21,7 +21,7 @@ c_structs! {
         key_count: u32,
         /// Index of the first key in `open`.
         open_start: u32,
-        /// Whether each row is blind to the key at its own position.
+        /// 1 if each row is blind to the key at its own position.
         shadow: u32,
         /// Cached keys and values of a run, `[layer][position]`; null if the pass computes all of them.
         cached: In<Element>,

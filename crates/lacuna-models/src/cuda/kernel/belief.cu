@@ -31,7 +31,7 @@ DEVICE Summary both(Summary a, Summary b) {
     return sum;
 }
 
-// A bijection of 64 bits, the numbers of a row's draws, and Gumbel noise, as the core has them.
+// A bijection of 64 bits, a row's random draws, and Gumbel noise, as the core has them.
 DEVICE u64 mix(u64 x) {
     x += 0x9E3779B97F4A7C15ull;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
@@ -51,7 +51,7 @@ DEVICE Summary exchanged(Summary s, u32 apart) {
             __shfl_xor_sync(~0u, s.drawn_logit, apart)};
 }
 
-// What a token adds to the divergence from what was kept, to be weighted with its probability. The same logit as before should
+// A token's term of the divergence from the history, to be weighted with its probability. The same logit as before should
 // add nothing.
 DEVICE double divergence_term(const RowSpec& spec, u32 token, double now) {
     const double before = spec.history[token];
@@ -159,7 +159,7 @@ KERNEL __launch_bounds__(STRETCH) guide(Reading r) {
     if (token < r.vocabulary && target) target[token] = logits[threadIdx.x];
 }
 
-// What all threads of a block have, for the first of them: neighbours first.
+// Merges the summaries of all threads of a block, neighbours first. The first thread gets the result.
 DEVICE Summary whole_block(Summary sum, Summary* sums) {
     sums[threadIdx.x] = sum;
     for (u32 apart = 1; apart < blockDim.x; apart *= 2) {

@@ -11,15 +11,15 @@ use crate::Result;
 pub(crate) const STRETCH: usize = 128;
 
 c_structs! {
-    /// What is made of a projected row.
+    /// Specification of a projected row: how its logits become a belief.
     struct RowSpec {
-        /// Where its logits are written; null if they are not wanted.
+        /// Receives its logits; null if they are not wanted.
         logits: Out<f32>,
-        /// Where the logits of its position are kept from one step to the next; null if they are not.
+        /// Holds the logits of its position from one step to the next; null if they are not remembered.
         history: Out<f32>,
         /// Logarithm of the sum of exponentials of the logits that are kept there.
         history_log_total: f64,
-        /// Whether there are any to compare with.
+        /// 1 if there are some to compare with.
         compare: u32,
         /// The projected row that guides it, or ABSENT.
         guide: u32,
@@ -34,15 +34,15 @@ c_structs! {
         scored_token: u32,
         /// The read that must get as far for this row to be read, or ABSENT.
         read: u32,
-        /// Whether only its logits are wanted.
+        /// 1 if only its logits are wanted.
         logits_only: u32,
-        /// Whether it needs a second pass: top-p, top-k or deferred tokens.
+        /// 1 if it needs a second pass: top-p, top-k or deferred tokens.
         second_pass: u32,
         top_k: u32,
         top_p: f64,
         /// Logits are divided by it.
         temperature: f64,
-        /// How much Gumbel noise decides which token is drawn; 0 if the largest is taken.
+        /// Factor of the Gumbel noise by which a token is drawn; 0 if the largest logit wins.
         gumbel: f64,
     }
 

@@ -1,4 +1,4 @@
-// What all kernels share. nvrtc brings no headers, so everything is spelled out.
+// Shared by all kernels. nvrtc brings no headers, so everything is spelled out.
 //
 // Set by the program that compiles this: BF16 (1 if elements are bf16, 0 if they are f32) and HEAD_SIZE.
 
@@ -25,7 +25,7 @@ struct bf16 {
 DEVICE float widen(float x) { return x; }
 DEVICE float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 
-// Two numbers rounded to bf16, the first in the low half.
+// Two values rounded to bf16, the first in the low half.
 DEVICE u32 pack(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

@@ -1,9 +1,9 @@
-// Rows on their way into a product of 8-bit floating point numbers (e4m3). Each has a scale of its own, by which its
-// largest number is the largest that e4m3 has: what a row becomes does not depend on others. Widths are multiples of 16.
+// Rows on their way into a product of 8-bit floating point values (e4m3). Each has a scale of its own, by which its
+// largest value becomes the largest that e4m3 has, so a row does not depend on others. Widths are multiples of 16.
 
-#define LARGEST 448.0f  // number in e4m3
+#define LARGEST 448.0f  // value of e4m3
 
-// Four numbers in e4m3, the first in the lowest byte.
+// Four values in e4m3, the first in the lowest byte.
 DEVICE u32 pack_e4m3(float4 x) {
 #if __CUDA_ARCH__ >= 890
     u16 low, high;
@@ -27,7 +27,7 @@ DEVICE float block_max(float x) {
     return x;
 }
 
-// Writes the block's row, of which `values(i)` gives four from number i on. It is asked twice for each: rows are long, and
+// Writes the block's row, of which `values(i)` gives four from index i on. It is asked twice for each: rows are long, and
 // what it takes to compute them again is still in the cache.
 template <typename Values> DEVICE void quantize_row(void* output, float* scales, u32 width, Values values) {
     float largest = 0.0f;

@@ -22,6 +22,7 @@ impl Kernels {
     pub(crate) fn quantize(&self, source: ElementSlice<'_>, width: usize, output: Fp8Slice<'_>) -> Result<()> {
         let Fp8Slice { values, scales } = output;
         let rows = scales.len();
+        assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
         assert!(rows * width <= source.len().min(values.len()));
         let argument =
             Quantization { source: source.input(), output: values.into(), scales: scales.into(), width: to_u32(width) };

@@ -50,7 +50,7 @@ KERNEL compare(Comparison c) {
     if (found) atomicAdd(c.different, found);
 }
 
-// How fast f32 multiply-adds are without any memory.
+// f32 multiply-adds in registers, to measure the peak rate.
 KERNEL ceiling(Ceiling c) {
     float sums[16];
     for (int i = 0; i < 16; i++) sums[i] = threadIdx.x + i;

@@ -59,7 +59,7 @@ pub(crate) enum Output<'a> {
     Elements(ElementSlice<'a>),
     F32 {
         values: DeviceSlice<'a, f32>,
-        /// Whether to add to what is there.
+        /// Adds to the output instead of replacing it.
         add: bool,
     },
 }
@@ -89,7 +89,7 @@ impl Output<'_> {
 }
 
 impl Factors<'_> {
-    /// Whether all three matrices are as large as they are said to be.
+    /// True if all three matrices are as large as they are said to be.
     pub(crate) fn fit(&self) -> bool {
         let &Self { m, n, k, input, weights, output } = self;
         input.holds(m, k) && weights.holds(n, k) && m * n <= output.len()

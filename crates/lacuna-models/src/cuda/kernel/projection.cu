@@ -8,14 +8,14 @@
 // From one row of a tile of logits to the next in shared memory: so that threads that take neighbouring rows use different banks.
 #define TILE_PITCH (STRETCH + 5)
 
-// Whether a tile's rows are read, or one of them; for a whole warp.
+// True if a row of the tile is read; for a whole warp.
 DEVICE bool is_read_from(const Reading& r, u32 first) {
     bool any = r.round == 1;
     for (u32 row = first + threadIdx.x % 32; !any && row < min(first + TILE, r.rows); row += 32) any = is_read(r, row);
     return __any_sync(~0u, any);
 }
 
-// What becomes of a tile of logits in shared memory, whose first row is number `first`. Four threads share a row.
+// Sums up a tile of logits in shared memory, whose first row is row `first`. Four threads share a row.
 DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
     const u32 index = threadIdx.x / 4, segment = threadIdx.x % 4, row = first + index;
     const RowSpec spec = r.specs[min(row, r.rows - 1)];

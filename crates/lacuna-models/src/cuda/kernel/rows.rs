@@ -186,6 +186,7 @@ impl Kernels {
         let (kernel, threads, output, scales) = match output {
             Operand::Elements(output) => (&self.functions.rms_norm, threads(width), output.untyped_out(), Out::NULL),
             Operand::Fp8(Fp8Slice { values, scales }) => {
+                assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
                 (&self.functions.rms_norm_fp8, THREADS, Out::at(values.address()), scales.into())
             }
         };
@@ -241,6 +242,7 @@ impl Kernels {
                 (&self.functions.silu_times, grid, output.untyped_out(), Out::NULL)
             }
             Operand::Fp8(Fp8Slice { values, scales }) => {
+                assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
                 (&self.functions.silu_times_fp8, Grid::of(rows, THREADS), Out::at(values.address()), scales.into())
             }
         };

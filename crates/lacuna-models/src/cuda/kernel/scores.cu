@@ -16,7 +16,7 @@ KERNEL collect(Collection c) {
 }
 
 
-// How many rows of a ranking have been read after so many rounds.
+// Rows of a ranking that have been read after so many rounds.
 DEVICE u32 end_of(const ReadState& read, u32 rounds) {
     if (rounds == 0) return 0;
     u32 end = read.first;

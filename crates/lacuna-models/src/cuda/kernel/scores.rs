@@ -14,7 +14,7 @@ pub(crate) const SURPRISAL: u32 = 2;
 /// With one of the last two: the largest term is left out of the sum.
 pub(crate) const SPARE_LARGEST: u32 = 4;
 
-/// How many times as many rows have been read after a round as after the round before.
+/// Factor by which each round reads further than the one before.
 pub(crate) const ROUND_GROWTH: usize = 4;
 
 c_structs! {
@@ -22,7 +22,7 @@ c_structs! {
     struct ScoreTask {
         /// Which of the layers whose mass was kept.
         layer: u32,
-        /// Where its heads begin in the list, and how many they are; 0 for all.
+        /// Index of its first head in the list, and their count; a count of 0 means all.
         heads: u32,
         head_count: u32,
         /// The view's first row, and how many rows are tokens.
@@ -30,7 +30,7 @@ c_structs! {
         tokens: u32,
         /// Positions of the view.
         length: u32,
-        /// Where its scores begin.
+        /// Index of its first score.
         output: u32,
     }
 
@@ -52,7 +52,7 @@ c_structs! {
         /// It is read on until the sum exceeds this, or scores fall below it.
         bound: f64,
         rule: u32,
-        /// Where the numbers of its requests begin in the list.
+        /// Index of its first request in the list.
         requests: u32,
         /// Rows read in the first round, and at most.
         first: u32,
@@ -65,18 +65,18 @@ c_structs! {
     struct RankTask {
         /// Scores are divided by it before noise is added; 0 if the order is not drawn.
         temperature: f64,
-        /// Where the scores of its first source begin; those of the next lie `tokens` behind.
+        /// Index of the first score of its first source; those of the next lie `tokens` behind.
         scores: u32,
         tokens: u32,
         sources: u32,
-        /// Where its candidates begin in the list.
+        /// Index of its first candidate in the list.
         candidates: u32,
         count: u32,
-        /// How many are chosen.
+        /// Candidates that are chosen.
         take: u32,
-        /// Where the chosen rows go.
+        /// Index of the first chosen row in the list of rows.
         slots: u32,
-        /// Where the rows that guide them go, or ABSENT.
+        /// The same for the rows that guide them, or ABSENT.
         guide_slots: u32,
         /// The read that they belong to.
         read: u32,

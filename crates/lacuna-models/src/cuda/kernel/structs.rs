@@ -173,3 +173,20 @@ macro_rules! c_structs {
     };
 }
 pub(super) use c_structs;
+
+#[cfg(test)]
+mod tests {
+    use super::super::attention::Tile;
+    use super::super::source::source;
+    use super::*;
+
+    #[test]
+    fn the_cuda_text_of_a_struct_spells_out_its_layout() {
+        let text = Tile::declaration();
+        assert!(text.starts_with("struct Tile {\n    u32 first;\n    u32 count;\n"), "{text}");
+        assert!(text.contains("    const element* cached;\n};\n"), "{text}");
+        assert!(text.contains("static_assert(sizeof(Tile) == 32,"), "{text}");
+        assert!(text.contains("static_assert(OFFSET_OF(Tile, cached) == 24,"), "{text}");
+        assert!(source().contains("KERNEL attention(Attention);\n"));
+    }
+}

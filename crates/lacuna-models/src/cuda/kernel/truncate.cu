@@ -4,7 +4,7 @@
 #define REVIEWERS 512
 #define MEMBERS (REVIEWERS * sizeof(Summary) / sizeof(float))
 
-// A number that ascends with the logit.
+// An integer that ascends with the logit.
 DEVICE u32 ordinal(float logit) {
     const u32 bits = __float_as_uint(logit + 0.0f);  // There is one zero.
     return bits >> 31 ? ~bits : bits | 1u << 31;

@@ -26,7 +26,7 @@ pub(super) struct ChunkPlan {
     pub(super) start: usize,
     pub(super) rows: usize,
     pub(super) guided: bool,
-    /// Whether some rows need a second pass.
+    /// True if some rows need a second pass.
     pub(super) second_pass: bool,
 }
 

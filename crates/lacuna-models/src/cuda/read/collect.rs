@@ -17,7 +17,7 @@ pub(crate) struct Pending<'a> {
     pub(super) outcomes: Fetched<Summary>,
     /// The candidate that was chosen for each request of a read that scores decide.
     pub(super) chosen: Fetched<u32>,
-    /// How far the reads got.
+    /// States of the reads: how far each got.
     pub(super) states: Fetched<ReadState>,
 }
 

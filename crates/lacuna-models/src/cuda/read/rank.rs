@@ -111,7 +111,7 @@ impl<'a> RankedRead<'a> {
     }
 }
 
-/// Whether the GPU can rank these candidates, beside the `certain` rows of their view. Those it chooses take the places of the first
+/// True if the GPU can rank these candidates, beside the `certain` rows of their view. Those it chooses take the places of the first
 /// candidates among the selected rows. So candidates must have places of their own, side by side, and nothing may be remembered
 /// for one rather than another.
 fn can_be_ranked_on_device(candidates: &[RowRequest<'_>], certain: &[Row<'_>]) -> bool {

@@ -18,7 +18,7 @@ pub(super) struct RowRequest<'a> {
     pub(super) history: Option<(u64, usize)>,
     /// Number of the ranked read that it belongs to, or [`ABSENT`].
     pub(super) read: u32,
-    /// Whether its logits themselves are wanted.
+    /// True if its logits themselves are wanted.
     pub(super) verbatim: bool,
 }
 
@@ -50,7 +50,7 @@ impl<'a> RowRequest<'a> {
     }
 }
 
-/// Whether a sampling needs a second pass over the logits: top-p, top-k or deferred tokens.
+/// True if a sampling needs a second pass over the logits: top-p, top-k or deferred tokens.
 fn needs_second_pass(sampling: &Sampling) -> bool {
     let truncated = matches!(sampling.rule, TokenRule::Nucleus { top_p, top_k, .. } if top_p < 1.0 || top_k > 0);
     truncated || !sampling.deferred.is_empty()
