@@ -144,6 +144,7 @@ impl Predictor for CudaPredictor {
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
         layout.pack(views, self.description.mask);
+        reader.clear_prefetched(layout);
         let scores = forward.launch(layout, views)?;
         let pending = reader.prefetch(forward, layout, views)?;
         if scores.is_some() || pending.is_some() {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "memory that the GPU copies from and to by itself")]
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
@@ -130,10 +131,11 @@ impl Batch<'_> {
     }
 
     /// Adds bytes that `write` writes.
-    pub(crate) fn push_with(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<Sent<u8>> {
+    pub(crate) fn push_with(&mut self, bytes: usize, write: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Sent<u8>> {
         let start = self.reserve(bytes)?;
-        // SAFETY: there is room for that many bytes, `reserve` has initialized them, and no copy is reading them.
-        write(unsafe { std::slice::from_raw_parts_mut(self.staging.host.address.add(start), bytes) });
+        // SAFETY: there is room for that many bytes, and no copy is reading them. The padding of lists that were here before
+        // need not be initialized.
+        write(unsafe { std::slice::from_raw_parts_mut(self.staging.host.address.add(start).cast(), bytes) });
         Ok(Sent { start, length: bytes, batch: self.staging.batch, kind: PhantomData })
     }
 

@@ -212,7 +212,7 @@ impl<'a> Upload<'a> {
             let mut batch = staging.begin()?;
             let sent = batch.push_with(bytes.len(), |host| {
                 let pieces = host.par_chunks_mut(1 << 20).zip(bytes.par_chunks(1 << 20));
-                pieces.for_each(|(to, from)| to.copy_from_slice(from));
+                pieces.for_each(|(to, from)| _ = to.write_copy_of_slice(from));
             })?;
             batch.send()?;
             let (first, length) = (index * CHUNK / size, bytes.len() / size);

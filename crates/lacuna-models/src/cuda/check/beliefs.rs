@@ -31,9 +31,10 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(lab: &Rc<Lab>, size: Size, guided: bool, rule: TokenRule) -> Result<Rc<Self>> {
+    /// `width` is the hidden size of the large case.
+    fn new(lab: &Rc<Lab>, size: Size, width: usize, guided: bool, rule: TokenRule) -> Result<Rc<Self>> {
         let requests = size.of([1, 5, 33], 64);
-        let (k, vocabulary) = (size.of([1, 37, 72], 4096), size.of([2, 333, 1000], 126_464));
+        let (k, vocabulary) = (size.of([1, 37, 72], width), size.of([2, 333, 1000], 126_464));
         let rows = requests * if guided { 2 } else { 1 };
         let stretches = vocabulary.div_ceil(STRETCH);
         let input = lab.elements(&noise(1, rows * k))?;
@@ -179,7 +180,7 @@ impl Rig {
 
 /// Logits of the projection. What is made of them on the way, `conclude` checks.
 pub(super) fn project(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size, false, TokenRule::Greedy)?;
+    let rig = Rig::new(lab, size, 4096, false, TokenRule::Greedy)?;
     let (one, other, twin) = (rig.clone(), rig.clone(), rig.clone());
     let exact = move || {
         let row = |row: &[f64]| -> Vec<f64> {
@@ -204,11 +205,11 @@ pub(super) fn project(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 }
 
 pub(super) fn guide(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    Rig::new(lab, size, true, TokenRule::Greedy)?.case(Rig::project, Rig::guide, size != Size::Large)
+    Rig::new(lab, size, 64, true, TokenRule::Greedy)?.case(Rig::project, Rig::guide, size != Size::Large)
 }
 
 pub(super) fn conclude(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    Rig::new(lab, size, false, TokenRule::Greedy)?.case(Rig::project, Rig::conclude, size != Size::Large)
+    Rig::new(lab, size, 64, false, TokenRule::Greedy)?.case(Rig::project, Rig::conclude, size != Size::Large)
 }
 
 pub(super) fn truncate_rows(lab: &Rc<Lab>, size: Size) -> Result<Case> {
@@ -217,7 +218,7 @@ pub(super) fn truncate_rows(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         rig.project()?;
         rig.conclude()
     };
-    Rig::new(lab, size, false, rule)?.case(prepare, Rig::truncate_rows, size != Size::Large)
+    Rig::new(lab, size, 64, false, rule)?.case(prepare, Rig::truncate_rows, size != Size::Large)
 }
 
 /// Reads of one row each in the first round: half of them may go on.

@@ -50,6 +50,11 @@ impl PrefetchCache {
 }
 
 impl Reader {
+    /// Drops what was prefetched, because views are observed anew.
+    pub(crate) fn clear_prefetched(&mut self, layout: &Layout) {
+        self.prefetched.clear(layout);
+    }
+
     /// Launches the reads that the plans of `views` announce, with as many rows more as cost next to nothing.
     pub(crate) fn prefetch<'a>(
         &mut self,
@@ -57,7 +62,6 @@ impl Reader {
         layout: &Layout,
         views: &[View<'a>],
     ) -> Result<Option<Pending<'a>>> {
-        self.prefetched.clear(layout);
         let open_ended = views.iter().filter(|view| view.plan.expected < view.plan.most).count();
         let budget = self.prefetch_budget.div_ceil(open_ended.max(1));
         let (mut requests, mut reads, mut begin) = (Vec::new(), Vec::new(), 0);
