@@ -200,6 +200,27 @@ with! { gpu:
         }
     }
 
+    fn what_cannot_be_is_refused_before_it_is_launched() {
+        let mut model = on_gpu(&tiny("llada-tiny"), Precision::F32);
+        let sampling = Sampling::default();
+        assert!(model.read(&[row(0, Target::Position(0), &sampling)]).is_err());
+        let (short, longer) = (long(9), long(12));
+        let cached = |tokens| View { run: 5, compute: lacuna::Compute::AllAndCache, ..view(tokens) };
+        let refused = model.observe(&[cached(&short), cached(&longer)]).unwrap_err().to_string();
+        assert!(refused.contains("two views of run 5 differ in length"), "{refused}");
+        let refused = model.read(&[row(0, Target::Position(0), &sampling)]).unwrap_err().to_string();
+        assert!(refused.contains("observe again"), "{refused}");
+        // A plan that ranks by scores that nobody asked for.
+        let ranked = [row(0, Target::Position(0), &sampling), row(0, Target::Position(1), &sampling)];
+        let rank = Some(lacuna::RankByAttention { sources: 3, temperature: 0.0 });
+        let plan = lacuna::ReadPlan { ranked: &ranked, expected: 1, most: 1, rank, ..lacuna::ReadPlan::default() };
+        model.observe(&[View { plan, ..view(&short) }]).unwrap();
+        assert_eq!(model.read(&ranked).unwrap().len(), 2);
+        let outside = Row { scored_token: Some(1 << 30), ..ranked[0] };
+        let refused = model.read(&[outside]).unwrap_err().to_string();
+        assert!(refused.contains("outside the vocabulary (0..512)"), "{refused}");
+    }
+
     fn every_kernel_gives_what_its_scalar_twin_gives() {
         for (_, name) in check::names().into_iter().filter(|(device, _)| *device == "cuda") {
             match check::run("cuda", name, false) {

@@ -41,14 +41,16 @@ impl KvStore {
         if !layout.caches() {
             return Ok(Vec::new());
         }
-        let mut slots = vec![CacheSlot::default(); layout.rows()];
         for span in layout.spans.iter().filter(|span| span.caching != Caching::Off) {
             if self.length(span.run) != Some(span.length) {
                 self.forget(span.run);
                 let cache = self.allocate(span.length)?;
                 self.runs.insert(span.run, cache);
             }
-            let KvCache { elements, .. } = &self.runs[&span.run];
+        }
+        let mut slots = vec![CacheSlot::default(); layout.rows()];
+        for span in layout.spans.iter().filter(|span| span.caching != Caching::Off) {
+            let elements = &self.cache(span)?.elements;
             let layer_stride = (span.length * self.width) as u64;
             for (row, position) in (span.start..span.end()).zip(&layout.positions[span.start..]) {
                 let first = elements.from(position * self.width).output();
@@ -58,13 +60,22 @@ impl KvStore {
         Ok(slots)
     }
 
+    /// The cache of a view's run.
+    fn cache(&self, span: &Span) -> Result<&KvCache> {
+        let run = span.run;
+        match self.runs.get(&run) {
+            Some(cache) if cache.length == span.length => Ok(cache),
+            Some(_) => {
+                Err(Error::Request(format!("two views of run {run} differ in length; give each a run of its own")))
+            }
+            None => Err(Error::Request(format!("the cache of run {run} was dropped; observe all of it again"))),
+        }
+    }
+
     /// Cached keys and values that a view attends to; null if it computes all of them.
     pub(crate) fn seen_by(&self, span: &Span) -> Result<In<Element>> {
         match span.caching {
-            Caching::Update => match self.runs.get(&span.run) {
-                Some(cache) if cache.length == span.length => Ok(cache.elements.all().input()),
-                _ => Err(Error::Request(format!("the cache of run {} was dropped; observe it again", span.run))),
-            },
+            Caching::Update => Ok(self.cache(span)?.elements.all().input()),
             Caching::Off | Caching::Store => Ok(In::NULL),
         }
     }

@@ -65,13 +65,19 @@ impl Reader {
         let open_ended = views.iter().filter(|view| view.plan.expected < view.plan.most).count();
         let budget = self.prefetch_budget.div_ceil(open_ended.max(1));
         let (mut requests, mut reads, mut begin) = (Vec::new(), Vec::new(), 0);
-        for View { plan, tokens, attention, .. } in views {
+        for (index, View { plan, tokens, attention, .. }) in views.iter().enumerate() {
             let (tokens, rank) = (tokens.len(), plan.rank);
             let scores =
                 rank.map(|RankByAttention { sources, temperature }| ViewScores { begin, tokens, sources, temperature });
             begin += attention.len() * tokens;
             requests.extend(RowRequest::all(layout, plan.certain)?);
-            reads.push(RankedRead::new(layout, plan, scores, budget)?);
+            // A plan that ranks by scores that there are not is not followed.
+            let has_scores = |rank: RankByAttention| {
+                (1..=attention.len()).contains(&rank.sources) && plan.ranked.iter().all(|row| row.view == index)
+            };
+            if rank.is_none_or(has_scores) {
+                reads.push(RankedRead::new(layout, plan, scores, budget)?);
+            }
         }
         let mut rounds = vec![0];
         for round in 1.. {
