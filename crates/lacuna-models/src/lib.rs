@@ -19,6 +19,8 @@
 
 mod architecture;
 mod ask;
+#[doc(hidden)]
+pub mod check;
 mod checkpoint;
 mod cpu;
 mod cuda;

@@ -17,7 +17,7 @@ use lacuna::{
     TokenRule, View, decode,
 };
 use lacuna_models::{
-    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
+    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, check, compile_kernels, describe_gpu,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -192,12 +192,43 @@ with! { gpu:
         }
     }
 
-    /// So few rows are read without being asked that which ones is decided on the GPU.
-    fn a_step_waits_once_and_what_is_foretold_changes_no_bit() {
+    /// With so small a prefetch budget the GPU decides which rows are read.
+    fn a_step_waits_once_and_prefetching_changes_no_bit() {
         for (name, precision) in MODELS.into_iter().zip(BOTH) {
             let mut model = CudaPredictor::load(&tiny(name), Some(precision)).unwrap();
-            model.read_ahead(12);
+            model.set_prefetch_budget(12);
             assert_one_wait(&mut model, 7, 33);
+        }
+    }
+
+    fn what_cannot_be_is_refused_before_it_is_launched() {
+        let mut model = on_gpu(&tiny("llada-tiny"), Precision::F32);
+        let sampling = Sampling::default();
+        assert!(model.read(&[row(0, Target::Position(0), &sampling)]).is_err());
+        let (short, longer) = (long(9), long(12));
+        let cached = |tokens| View { run: 5, compute: lacuna::Compute::AllAndCache, ..view(tokens) };
+        let refused = model.observe(&[cached(&short), cached(&longer)]).unwrap_err().to_string();
+        assert!(refused.contains("two views of run 5 differ in length"), "{refused}");
+        let refused = model.read(&[row(0, Target::Position(0), &sampling)]).unwrap_err().to_string();
+        assert!(refused.contains("observe again"), "{refused}");
+        // A plan that ranks by scores that nobody asked for.
+        let ranked = [row(0, Target::Position(0), &sampling), row(0, Target::Position(1), &sampling)];
+        let rank = Some(lacuna::RankByAttention { sources: 3, temperature: 0.0 });
+        let plan = lacuna::ReadPlan { ranked: &ranked, expected: 1, most: 1, rank, ..lacuna::ReadPlan::default() };
+        model.observe(&[View { plan, ..view(&short) }]).unwrap();
+        assert_eq!(model.read(&ranked).unwrap().len(), 2);
+        let outside = Row { scored_token: Some(1 << 30), ..ranked[0] };
+        let refused = model.read(&[outside]).unwrap_err().to_string();
+        assert!(refused.contains("outside the vocabulary (0..512)"), "{refused}");
+    }
+
+    fn every_kernel_gives_what_its_scalar_twin_gives() {
+        for (_, name) in check::names().into_iter().filter(|(device, _)| *device == "cuda") {
+            match check::run("cuda", name, false) {
+                Ok(reports) => reports.iter().for_each(|report| assert!(report.passed(), "{report:?}")),
+                Err(Error::NoFp8 { .. }) => eprintln!("skipped: {name} needs fp8"),
+                Err(error) => panic!("{name}: {error}"),
+            }
         }
     }
 
@@ -271,7 +302,7 @@ with! { real_gpu:
     }
 
     /// With products as large as LLaDA's vocabulary makes them.
-    fn a_step_of_a_large_model_waits_once_and_what_is_foretold_changes_no_bit() {
+    fn a_step_of_a_large_model_waits_once_and_prefetching_changes_no_bit() {
         let mut model = CudaPredictor::load(&Checkpoint::random(Shape::Medium).unwrap(), Some(Precision::Bf16)).unwrap();
         assert_one_wait(&mut model, 50, 300);
     }
@@ -433,7 +464,7 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
     }
 }
 
-/// A step waits once for the GPU, whatever it reads, and does what it does when nothing is foretold.
+/// A step waits once for the GPU, whatever it reads, and gives what it gives without a plan.
 fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     let nucleus = |top_p, top_k| TokenRule::Nucleus { temperature: 0.7, top_p, top_k };
     let drawn = |choice| Options { sampling: Sampling { rule: choice, ..Sampling::default() }, ..Options::default() };
@@ -469,7 +500,7 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     for strategies in pairs.iter().take(if model.description().shadows { 3 } else { 2 }) {
         assert_one_wait_for(model, (prompt, 12, 4), strategies, &params, &options[0]);
     }
-    // Bounds between all and nothing, so that lines end in any of their rounds, and orders that are drawn.
+    // Bounds between all and nothing, so that reads end in any of their rounds, and orders that are drawn.
     let entropy = (model.description().vocabulary as f64).ln();
     for (positions, order_temperature) in [(4.0, 0.0), (12.0, 0.2), (1e3, 0.2)] {
         let gamma = positions * entropy;
@@ -532,7 +563,7 @@ fn assert_one_wait_for(
     blind.into_iter().for_each(|run| run.abandon(model));
 }
 
-/// A model that is told nothing beforehand.
+/// A model that gets no plans.
 struct Blind<'a>(&'a mut dyn Predictor);
 
 impl Predictor for Blind<'_> {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::fp8::Quantized;
+use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
-use super::kernel::{Conversion, Kernels, Noise};
-use super::matrix::{Contents, Elements, Matrix, element_size};
-use super::staging::{Pinned, copy_to};
+use super::kernel::{Kernels, NoiseCall, Source, Table};
+use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
+use super::staging::Staging;
 use crate::checkpoint::{Numbers, Tensor};
 use crate::weight::{Mlp, Role};
-use crate::{Checkpoint, Error, Precision, Result};
+use crate::{Checkpoint, Precision, Result};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -36,8 +36,14 @@ pub(crate) struct Block {
 
 /// The embedding table: in bf16 if the file has it so, else in f32.
 pub(crate) struct Embedding {
-    pub(crate) table: Buffer<u8>,
-    pub(crate) is_bf16: bool,
+    bytes: Buffer<u8>,
+    is_bf16: bool,
+}
+
+impl Embedding {
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table { bytes: self.bytes.all(), is_bf16: self.is_bf16 }
+    }
 }
 
 impl Weights {
@@ -82,29 +88,23 @@ impl Block {
     }
 }
 
-/// Bytes of a file that travel at a time.
+/// Bytes of a file that are sent at a time.
 const CHUNK: usize = 16 << 20;
 
-/// What loading needs: room for a chunk on both sides, twice, so that one is read while another travels.
+/// Loads tensors in the model's precision.
 struct Loader<'a> {
     gpu: &'a Arc<Gpu>,
-    kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     precision: Precision,
+    upload: Upload<'a>,
     /// A tensor before it is brought to fp8.
     whole: Elements,
-    chunks: [(Pinned, Buffer<u8>); 2],
-    /// The lowest index of a number that is not finite.
-    wrong: Buffer<u64>,
 }
 
 impl<'a> Loader<'a> {
     fn new(gpu: &'a Arc<Gpu>, kernels: &'a Kernels, checkpoint: &'a Checkpoint, precision: Precision) -> Result<Self> {
-        let chunk = || Ok::<_, Error>((Pinned::new(CHUNK)?, Buffer::new(gpu, CHUNK)?));
-        let wrong = Buffer::new(gpu, 1)?;
-        wrong.write(0, &[u64::MAX])?;
-        let whole = Elements::new(gpu, precision, 0)?;
-        Ok(Self { gpu, kernels, checkpoint, precision, whole, chunks: [chunk()?, chunk()?], wrong })
+        let upload = Upload::new(gpu, kernels)?;
+        Ok(Self { gpu, checkpoint, precision, upload, whole: Elements::new(gpu, precision, 0)? })
     }
 
     fn matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
@@ -112,8 +112,10 @@ impl<'a> Loader<'a> {
         let elements = Elements::new(self.gpu, self.precision, n * k)?;
         let mut first = 0;
         for tensor in &tensors {
-            self.tensor(tensor, elements.at(first * k), false)?;
-            first += tensor.rows();
+            let rows = tensor.rows();
+            let target = elements.all().slice(first * k..(first + rows) * k);
+            self.upload.tensor(tensor, Target::Elements(target))?;
+            first += rows;
         }
         Ok(Matrix { contents: Contents::Elements(elements), n, k })
     }
@@ -124,13 +126,14 @@ impl<'a> Loader<'a> {
             return self.matrix(tensors);
         }
         let (n, k) = stacked(&tensors);
-        let quantized = Quantized::new(self.gpu, n, k)?;
+        let quantized = Fp8Rows::new(self.gpu, n, k)?;
         let mut first = 0;
         for tensor in &tensors {
             let rows = tensor.rows();
             self.whole.reserve(rows * k)?;
-            self.tensor(tensor, self.whole.at(0), false)?;
-            quantized.fill(self.gpu, self.kernels, first..first + rows, k, self.whole.at(0))?;
+            let whole = self.whole.all().slice(0..rows * k);
+            self.upload.tensor(tensor, Target::Elements(whole))?;
+            self.upload.kernels.quantize(whole, k, quantized.rows(first..first + rows, k))?;
             first += rows;
         }
         Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
@@ -141,58 +144,68 @@ impl<'a> Loader<'a> {
         let vector = Buffer::new(self.gpu, stacked(&tensors).0)?;
         let mut first = 0;
         for tensor in &tensors {
-            self.tensor(tensor, vector.at(first), true)?;
-            first += tensor.rows();
+            let length = tensor.rows();
+            let target = vector.slice(first..first + length);
+            self.upload.tensor(tensor, Target::F32(target))?;
+            first += length;
         }
         Ok(vector)
     }
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
         let is_bf16 = tensor.numbers() == Numbers::Bf16 && self.precision != Precision::F32;
-        let table = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
-        self.tensor(tensor, table.at(0), !is_bf16)?;
-        Ok(Embedding { table, is_bf16 })
+        let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
+        let target = match is_bf16 {
+            true => Target::Elements(ElementSlice::new(bytes.all(), true)),
+            false => Target::F32(bytes.all().cast()),
+        };
+        self.upload.tensor(tensor, target)?;
+        Ok(Embedding { bytes, is_bf16 })
+    }
+}
+
+/// Sends tensors in chunks, through two places in turn: one is written while the other is copied.
+struct Upload<'a> {
+    kernels: &'a Kernels,
+    chunks: [Staging; 2],
+    /// The lowest index of a value that is not finite.
+    not_finite: Buffer<u64>,
+}
+
+impl<'a> Upload<'a> {
+    fn new(gpu: &Arc<Gpu>, kernels: &'a Kernels) -> Result<Self> {
+        let chunks = [Staging::new(gpu)?, Staging::new(gpu)?];
+        Ok(Self { kernels, chunks, not_finite: Buffer::of(gpu, &[u64::MAX])? })
     }
 
-    /// Puts a tensor at `target`, as f32 if `wide`, else as elements.
-    fn tensor(&mut self, tensor: &Tensor<'_>, target: u64, wide: bool) -> Result<()> {
+    /// Puts a tensor at `target`.
+    fn tensor(&mut self, tensor: &Tensor<'_>, target: Target<'_>) -> Result<()> {
+        assert_eq!(tensor.length(), target.len(), "a tensor goes where there is room for exactly it");
         if let Some(noise) = tensor.noise() {
             let (seed, mean, step) = noise.recipe();
-            let length = tensor.length() as u64;
-            let arguments = Noise { target, length, seed, mean, step, wide: u32::from(wide) };
-            return self.gpu.launch(&self.kernels.noise, [4096, 1], 256, 0, &arguments);
+            return self.kernels.noise(NoiseCall { seed, mean, step }, target);
         }
-        let (numbers, size) = match tensor.numbers() {
+        let (dtype, size) = match tensor.numbers() {
             Numbers::F32 => (0, 4),
             Numbers::F16 => (1, 2),
             Numbers::Bf16 => (2, 2),
         };
-        let target_size = if wide { 4 } else { element_size(self.precision) };
         for (index, bytes) in tensor.bytes().chunks(CHUNK).enumerate() {
-            // The chunk two before this one was sent from the same place.
-            if index % 2 == 0 {
-                self.gpu.wait()?;
-            }
-            let (host, device) = &mut self.chunks[index % 2];
-            let host = &mut host.as_mut_slice()[..bytes.len()];
-            host.par_chunks_mut(1 << 20).zip(bytes.par_chunks(1 << 20)).for_each(|(to, from)| to.copy_from_slice(from));
-            copy_to(self.gpu, device.at(0), host)?;
-            let first = index * CHUNK / size;
-            let arguments = Conversion {
-                source: device.at(0),
-                target: target + (first * target_size) as u64,
-                wrong: self.wrong.at(0),
-                first: first as u64,
-                length: (bytes.len() / size) as u64,
-                numbers,
-                wide: u32::from(wide),
-            };
-            self.gpu.launch(&self.kernels.convert, [1024, 1], 256, 0, &arguments)?;
+            let staging = &mut self.chunks[index % 2];
+            let mut batch = staging.begin()?;
+            let sent = batch.push_with(bytes.len(), |host| {
+                let pieces = host.par_chunks_mut(1 << 20).zip(bytes.par_chunks(1 << 20));
+                pieces.for_each(|(to, from)| _ = to.write_copy_of_slice(from));
+            })?;
+            batch.send()?;
+            let (first, length) = (index * CHUNK / size, bytes.len() / size);
+            let source = Source { bytes: staging.list(sent), dtype, first, length };
+            self.kernels.convert(source, target.slice(first..first + length), self.not_finite.all())?;
         }
-        let mut wrong = [0];
-        self.wrong.read(0, &mut wrong)?;
+        let mut not_finite = [0];
+        self.not_finite.read(0, &mut not_finite)?;
         tensor.release();
-        match wrong {
+        match not_finite {
             [u64::MAX] => Ok(()),
             // Reading it here finds the same and says so.
             [element] => tensor.read(element as usize, &mut [0.0]),
