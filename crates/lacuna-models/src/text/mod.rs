@@ -1,5 +1,6 @@
 //! Between text and tokens: tokenizer and chat template.
 
+mod bounds;
 mod calendar;
 mod codec;
 mod json;
