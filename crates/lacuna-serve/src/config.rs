@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::ApiKey;
+
 /// How the server is to run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -14,6 +16,8 @@ pub struct Config {
     pub api_keys: Vec<ApiKey>,
     /// Pages of these origins may call the API.
     pub cors_origins: Vec<String>,
+    /// Names that a server without keys on a loopback address may be called by, besides localhost.
+    pub allowed_hosts: Vec<String>,
     /// Prompts that suit the model, for the page.
     pub examples: Vec<Example>,
     /// How much it takes on.
@@ -27,6 +31,7 @@ impl Default for Config {
             model_name: "lacuna".into(),
             api_keys: Vec::new(),
             cors_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
             examples: Vec::new(),
             limits: Limits::default(),
         }
@@ -40,15 +45,17 @@ pub struct Limits {
     pub batch: usize,
     /// How many positions a forward pass has at most; a single longer run still gets its own.
     pub positions: usize,
-    /// How many runs may wait for their turn.
+    /// How many runs may be taken on beyond a batch. All that are taken on share the model's time.
     pub queue: usize,
     /// How many runs one request may ask for: prompts times `n`.
     pub runs: usize,
     /// How many tokens one run may generate.
     pub gen_length: usize,
-    /// How many bytes a request's body may have.
-    pub body_bytes: usize,
-    /// How long a request may take, waiting included.
+    /// How many bytes a request's body may have; as the model's context allows if this is not set.
+    pub body_bytes: Option<usize>,
+    /// How many connections may be open. When there are more, those are closed that have been idle longest.
+    pub connections: usize,
+    /// How long a request may take, preparation and waiting included.
     pub timeout: Duration,
 }
 
@@ -60,31 +67,17 @@ impl Default for Limits {
             queue: 256,
             runs: 128,
             gen_length: 4096,
-            body_bytes: 1 << 20,
+            body_bytes: None,
+            connections: 1024,
             timeout: Duration::from_secs(600),
         }
     }
 }
 
-/// A secret that clients must know. It is never printed.
-#[derive(Clone)]
-pub struct ApiKey(String);
-
-impl ApiKey {
-    /// A key, if `text` can be one: printable ASCII without spaces.
-    pub fn new(text: &str) -> Option<Self> {
-        let usable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        usable.then(|| Self(text.into()))
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl std::fmt::Debug for ApiKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ApiKey(hidden)")
+impl Limits {
+    /// How many runs are taken on at most.
+    pub(crate) fn capacity(&self) -> usize {
+        self.batch.saturating_add(self.queue)
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) struct News {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scored {
     pub(crate) text: String,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) logprob: f64,
     /// Where it begins in the text, in characters.
     pub(crate) offset: usize,
@@ -168,6 +169,7 @@ impl Scores {
         while self.told < tokens.len() && (last || self.lengths[self.told].0 <= told) {
             scored.push(Scored {
                 text: text.decode(&tokens[self.told..=self.told], Specials::Keep)?,
+                bytes: text.token_bytes(tokens[self.told]),
                 logprob: self.logprobs[start + self.told],
                 offset: self.told.checked_sub(1).map_or(0, |before| self.lengths[before].1),
             });

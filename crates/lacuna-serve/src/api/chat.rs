@@ -59,9 +59,8 @@ pub(crate) struct ChatLogprobs {
 pub(crate) struct ChatLogprob {
     token: String,
     logprob: f64,
-    /// Always null.
-    #[schema(value_type = Option<Vec<u8>>, required)]
-    bytes: Option<()>,
+    /// The token's bytes: a character may be spread over several tokens.
+    bytes: Vec<u8>,
     /// Always empty: alternatives are not kept.
     #[schema(value_type = Vec<f64>, max_items = 0)]
     top_logprobs: [(); 0],
@@ -102,8 +101,12 @@ pub(crate) struct Delta {
 
 impl ChatLogprobs {
     fn of(scored: Vec<Scored>) -> Option<Self> {
-        let token =
-            |scored: Scored| ChatLogprob { token: scored.text, logprob: scored.logprob, bytes: None, top_logprobs: [] };
+        let token = |scored: Scored| ChatLogprob {
+            token: scored.text,
+            logprob: scored.logprob,
+            bytes: scored.bytes,
+            top_logprobs: [],
+        };
         (!scored.is_empty()).then(|| Self { content: scored.into_iter().map(token).collect() })
     }
 }

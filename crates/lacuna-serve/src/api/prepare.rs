@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lacuna::{AttentionSource, Canvas, Error, Run, Token};
-use lacuna_models::{GAP, Kind, Plan, Specials};
+use lacuna_models::{GAP, Kind, Plan, Request, Specials};
 
 use super::ApiError;
 use super::body::{Ask, Given, Goal, Prompt};
@@ -31,8 +31,9 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
     }
     let limits = &service.config.limits;
     let wanted = ask.given.count().saturating_mul(ask.n);
-    if wanted > limits.runs {
-        let why = format!("{wanted} texts are asked for, but a request may ask for {} at most", limits.runs);
+    let most = limits.runs.min(limits.capacity());
+    if wanted > most {
+        let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
         return Err(ApiError::bad(why).at("n"));
     }
     let plan = plan(service, ask, watched)?;
@@ -66,8 +67,41 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
     Ok(prepared)
 }
 
+/// Refuses what is longer than the model's context can hold, by its bytes, before it is tokenized. Returns how many bytes
+/// there are in all.
+pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) -> Result<usize, ApiError> {
+    let context = service.description.context;
+    let text = |name: &'static str, bytes: usize| match bytes > service.prompt_bytes {
+        true => Err(ApiError::too_long(&format!("the {name}"), bytes, "bytes", context).at(name)),
+        false => Ok(bytes),
+    };
+    let list = |tokens: &Vec<Token>| match tokens.len() > context {
+        true => Err(ApiError::too_long("the prompt", tokens.len(), "tokens", context).at("prompt")),
+        false => Ok(tokens.len()),
+    };
+    let given = match given {
+        Given::Nothing => 0,
+        Given::Chat(messages) if messages.len() > context => {
+            return Err(ApiError::too_long("the chat", messages.len(), "messages", context).at("messages"));
+        }
+        Given::Chat(messages) => text("messages", messages.iter().map(|(_, content)| content.len()).sum())?,
+        Given::Prompt(Prompt::Text(prompt)) => text("prompt", prompt.len())?,
+        Given::Prompt(Prompt::Texts(prompts)) => {
+            prompts.iter().map(|prompt| text("prompt", prompt.len())).sum::<Result<usize, _>>()?
+        }
+        Given::Prompt(Prompt::Tokens(tokens)) => list(tokens)?,
+        Given::Prompt(Prompt::Lists(lists)) => lists.iter().map(list).sum::<Result<usize, _>>()?,
+    };
+    let goal = match goal {
+        Some(Goal::Middle(suffix)) => text("suffix", suffix.len())?,
+        Some(Goal::Gaps(gaps)) => text("text", gaps.len())?,
+        Some(Goal::Answer) | None => 0,
+    };
+    Ok(given.saturating_add(goal))
+}
+
 /// Every prompt as tokens.
-fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
+pub(crate) fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
     let text = service.text()?;
     Ok(match given {
         Given::Nothing => vec![Vec::new()],
@@ -84,9 +118,20 @@ fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError
     })
 }
 
+/// The request with the length of its text. This is the one place that says what `max_tokens` means.
+fn with_length(ask: &Ask) -> Result<Request, ApiError> {
+    let mut request = ask.request.clone();
+    if let Some(most) = ask.max_tokens
+        && request.gen_length.replace(most).is_some_and(|length| length != most)
+    {
+        return Err(ApiError::bad("max_tokens contradicts gen_length").at("max_tokens"));
+    }
+    Ok(request)
+}
+
 /// What the request means for this model.
 fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
-    let mut plan = ask.request.plan(&service.checkpoint)?;
+    let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, named, there) in [
         ("layer", plan.settings.layers.len(), service.description.layers),
@@ -111,6 +156,10 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
     let mask = service.description.mask;
     let context = service.description.context;
     let from = prompt.len();
+    if prompt.contains(&mask) {
+        let why = "the prompt has the model's mask token in it: leave it out, or write gaps into the field text";
+        return Err(ApiError::bad(why).at("prompt"));
+    }
     let (canvas, region) = match goal {
         Goal::Answer => return Ok((Start::Prompt(prompt.to_vec()), from..from.saturating_add(plan.gen_length))),
         Goal::Middle(suffix) => {
@@ -130,9 +179,6 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
     };
     let canvas = Canvas::new(canvas, mask)
         .map_err(|error| ApiError::bad(format!("{error}: write each gap as {GAP}")).at("text"))?;
-    if prompt.contains(&mask) {
-        return Err(ApiError::bad("the prompt has the mask token in it: gaps belong into text").at("prompt"));
-    }
     Ok((Start::Gaps(canvas), region))
 }
 

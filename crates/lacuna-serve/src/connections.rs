@@ -1,0 +1,188 @@
+//! Open connections: how many there may be, and which one goes when there are too many.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::body::{Body, Bytes, HttpBody};
+use tokio::sync::Notify;
+
+use crate::metrics::Metrics;
+
+/// Descriptors kept for what is no connection: files, the listener, the runtime's own.
+const RESERVED_DESCRIPTORS: u64 = 48;
+
+/// Every open connection.
+pub(crate) struct Connections {
+    open: Mutex<Open>,
+    most: usize,
+    /// Told when a connection closes.
+    closed: Notify,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    connections: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    /// How many of its requests are being answered.
+    requests: usize,
+    idle_since: Instant,
+    close: Arc<Notify>,
+}
+
+/// One open connection; dropping it closes its entry.
+pub(crate) struct Connection {
+    number: u64,
+    all: Arc<Connections>,
+    /// Told when it is to close.
+    pub(crate) close: Arc<Notify>,
+}
+
+/// A request of a connection that is being answered.
+pub(crate) struct Busy(Arc<Connection>);
+
+impl Connections {
+    pub(crate) fn new(most: usize, metrics: Arc<Metrics>) -> Arc<Self> {
+        Arc::new(Self { open: Mutex::default(), most: most.min(descriptors()), closed: Notify::new(), metrics })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until one more connection may be open. If all places are taken, whoever has been idle longest must go.
+    pub(crate) async fn room(&self) {
+        loop {
+            let closed = self.closed.notified();
+            {
+                let mut open = self.lock();
+                if open.connections.len() < self.most {
+                    return;
+                }
+                let idle = open.connections.iter().filter(|(_, entry)| entry.requests == 0);
+                if let Some(number) = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(number, _)| *number) {
+                    let entry = open.connections.remove(&number).expect("it was just found");
+                    entry.close.notify_one();
+                    self.metrics.connections.set(open.connections.len());
+                    return;
+                }
+            }
+            closed.await;
+        }
+    }
+
+    /// Counts a connection that was accepted.
+    pub(crate) fn add(self: &Arc<Self>) -> Arc<Connection> {
+        let mut open = self.lock();
+        let (number, close) = (open.next, Arc::new(Notify::new()));
+        open.next += 1;
+        open.connections.insert(number, Entry { requests: 0, idle_since: Instant::now(), close: close.clone() });
+        self.metrics.connections.set(open.connections.len());
+        Arc::new(Connection { number, all: self.clone(), close })
+    }
+}
+
+impl Connection {
+    /// Marks a request as being answered until what is returned is dropped.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        if let Some(entry) = self.all.lock().connections.get_mut(&self.number) {
+            entry.requests += 1;
+        }
+        Busy(self.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0.all.lock().connections.get_mut(&self.0.number) {
+            entry.requests -= 1;
+            entry.idle_since = Instant::now();
+        }
+        self.0.all.closed.notify_one();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut open = self.all.lock();
+        open.connections.remove(&self.number);
+        self.all.metrics.connections.set(open.connections.len());
+        drop(open);
+        self.all.closed.notify_one();
+    }
+}
+
+/// An answer's body; its request is being answered until it is sent.
+pub(crate) struct Sending {
+    pub(crate) body: Body,
+    pub(crate) _busy: Busy,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// How many connections the system lets us have, after asking it for as many as it may give.
+#[cfg(unix)]
+fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let most = if raised.is_ok() { maximum } else { current };
+    usize::try_from(most.unwrap_or(u64::MAX).saturating_sub(RESERVED_DESCRIPTORS).max(16)).unwrap_or(usize::MAX)
+}
+
+#[cfg(not(unix))]
+fn descriptors() -> usize {
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_longest_idle_goes_and_the_busy_stay() {
+        let all = Connections::new(3, Arc::default());
+        let connections: Vec<_> = (0..3).map(|_| all.add()).collect();
+        let busy = connections[0].busy();
+        drop(connections[1].busy());
+        // The second was idle before the third had come, but has been used since.
+        all.room().await;
+        let third = tokio::time::timeout(std::time::Duration::from_secs(5), connections[2].close.notified()).await;
+        assert!(third.is_ok());
+        let fourth = all.add();
+        let others = [connections[1].busy(), fourth.busy()];
+        let waiting = tokio::spawn({
+            let all = all.clone();
+            async move { all.room().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "nobody is idle");
+        drop(busy);
+        waiting.await.unwrap();
+        drop(others);
+    }
+}
