@@ -244,7 +244,7 @@ fn silent_connections_do_not_keep_others_out() {
 fn keys_are_read_again_on_sighup_and_bad_ones_change_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys.txt");
-    std::fs::write(&file, "# who may ask\nfirst name=alice\n").unwrap();
+    std::fs::write(&file, "# who may ask\nk-first name=alice\n").unwrap();
     let flags = ["--port", "0", "--log-format", "json", "--api-key-file", file.to_str().unwrap()];
     let mut server = Server::start(&flags, &[]);
     let status = |server: &Server, key: &str| {
@@ -257,25 +257,25 @@ fn keys_are_read_again_on_sighup_and_bad_ones_change_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    assert_eq!((status(&server, "first"), status(&server, "second")), (200, 401));
-    std::fs::write(&file, "second name=bob\n").unwrap();
+    assert_eq!((status(&server, "k-first"), status(&server, "k-second")), (200, 401));
+    std::fs::write(&file, "k-second name=bob\n").unwrap();
     server.signal("HUP");
-    until(&server, "second", 200);
-    assert_eq!(status(&server, "first"), 401);
+    until(&server, "k-second", 200);
+    assert_eq!(status(&server, "k-first"), 401);
     for broken in ["", "two words\n", "x concurrent=none\n"] {
         std::fs::write(&file, broken).unwrap();
         server.signal("HUP");
     }
-    std::fs::write(&file, "third name=carol\nsecond\n").unwrap();
+    std::fs::write(&file, "k-third name=carol\nk-second\n").unwrap();
     server.signal("HUP");
-    until(&server, "third", 200);
-    assert_eq!(status(&server, "second"), 200);
+    until(&server, "k-third", 200);
+    assert_eq!(status(&server, "k-second"), 200);
     server.signal("TERM");
     assert!(server.wait().success());
     let log = server.log();
     assert!(log.contains("\"key\":\"alice\"") && log.contains("\"key\":\"bob\""), "{log}");
     assert!(
-        !["first", "second", "third", "two words"].iter().any(|key| log.contains(key)),
+        !["k-first", "k-second", "k-third", "two words"].iter().any(|key| log.contains(key)),
         "keys are not logged: {log}"
     );
 }

@@ -1,16 +1,16 @@
-//! What an operator can set.
+//! The operator's settings.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::ApiKey;
 
-/// How the server is to run.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// What the model is called in requests and answers.
+    /// The model's name in requests and answers.
     pub model_name: String,
     /// Requests need one of these keys; none is needed if there are none.
     pub api_keys: Vec<ApiKey>,
@@ -20,7 +20,7 @@ pub struct Config {
     pub allowed_hosts: Vec<String>,
     /// Prompts that suit the model, for the page.
     pub examples: Vec<Example>,
-    /// How much it takes on.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -38,24 +38,24 @@ impl Default for Config {
     }
 }
 
-/// How much the server takes on.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many runs share a forward pass at most.
+    /// The most runs in a forward pass.
     pub batch: usize,
-    /// How many positions a forward pass has at most; a single longer run still gets its own.
+    /// The most positions in a forward pass; a single longer run still gets its own.
     pub positions: usize,
-    /// How many runs may be taken on beyond a batch. All that are taken on share the model's time.
+    /// The most runs taken on beyond a batch. All that are taken on share the model's time.
     pub queue: usize,
-    /// How many runs one request may ask for: prompts times `n`.
+    /// The most runs of one request: prompts times `n`.
     pub runs: usize,
-    /// How many tokens one run may generate.
+    /// The most tokens that one run may generate.
     pub gen_length: usize,
-    /// How many bytes a request's body may have; as the model's context allows if this is not set.
+    /// The most bytes of a request's body; as the model's context allows if this is not set.
     pub body_bytes: Option<usize>,
-    /// How many connections may be open. When there are more, those are closed that have been idle longest.
+    /// The most open connections. When there are more, those are closed that have been idle longest.
     pub connections: usize,
-    /// How long a request may take, preparation and waiting included.
+    /// The time that a request may take, preparation and waiting included.
     pub timeout: Duration,
 }
 
@@ -75,7 +75,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How many runs are taken on at most.
+    /// The most runs that are taken on at a time.
     pub(crate) fn capacity(&self) -> usize {
         self.batch.saturating_add(self.queue)
     }

@@ -30,9 +30,11 @@ struct Open {
 }
 
 struct Entry {
-    /// How many of its requests are being answered.
+    /// The number of its requests that are being answered.
     requests: usize,
     idle_since: Instant,
+    /// It was told to close.
+    closing: bool,
     close: Arc<Notify>,
 }
 
@@ -65,12 +67,12 @@ impl Connections {
                 if open.connections.len() < self.most {
                     return;
                 }
-                let idle = open.connections.iter().filter(|(_, entry)| entry.requests == 0);
-                if let Some(number) = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(number, _)| *number) {
-                    let entry = open.connections.remove(&number).expect("it was just found");
-                    entry.close.notify_one();
-                    self.metrics.connections.set(open.connections.len());
-                    return;
+                if !open.connections.values().any(|entry| entry.closing) {
+                    let idle = open.connections.values_mut().filter(|entry| entry.requests == 0);
+                    if let Some(entry) = idle.min_by_key(|entry| entry.idle_since) {
+                        entry.closing = true;
+                        entry.close.notify_one();
+                    }
                 }
             }
             closed.await;
@@ -82,7 +84,8 @@ impl Connections {
         let mut open = self.lock();
         let (number, close) = (open.next, Arc::new(Notify::new()));
         open.next += 1;
-        open.connections.insert(number, Entry { requests: 0, idle_since: Instant::now(), close: close.clone() });
+        open.connections
+            .insert(number, Entry { requests: 0, idle_since: Instant::now(), closing: false, close: close.clone() });
         self.metrics.connections.set(open.connections.len());
         Arc::new(Connection { number, all: self.clone(), close })
     }
@@ -144,7 +147,7 @@ impl HttpBody for Sending {
     }
 }
 
-/// How many connections the system lets us have, after asking it for as many as it may give.
+/// The most connections that the system allows, after the limit is raised as far as it can be.
 #[cfg(unix)]
 fn descriptors() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -166,22 +169,29 @@ mod tests {
     #[tokio::test]
     async fn the_longest_idle_goes_and_the_busy_stay() {
         let all = Connections::new(3, Arc::default());
-        let connections: Vec<_> = (0..3).map(|_| all.add()).collect();
-        let busy = connections[0].busy();
-        drop(connections[1].busy());
-        // The second was idle before the third had come, but has been used since.
-        all.room().await;
-        let third = tokio::time::timeout(std::time::Duration::from_secs(5), connections[2].close.notified()).await;
-        assert!(third.is_ok());
+        let [first, second, third] = [(); 3].map(|()| all.add());
+        let busy = first.busy();
+        // The second had come before the third, but has been used since.
+        drop(second.busy());
+        let room = || {
+            tokio::spawn({
+                let all = all.clone();
+                async move { all.room().await }
+            })
+        };
+        let waiting = room();
+        third.close.notified().await;
+        assert!(!waiting.is_finished(), "its place is free when it is closed");
+        drop(third);
+        waiting.await.unwrap();
         let fourth = all.add();
-        let others = [connections[1].busy(), fourth.busy()];
-        let waiting = tokio::spawn({
-            let all = all.clone();
-            async move { all.room().await }
-        });
+        let others = [second.busy(), fourth.busy()];
+        let waiting = room();
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "nobody is idle");
         drop(busy);
+        first.close.notified().await;
+        drop(first);
         waiting.await.unwrap();
         drop(others);
     }

@@ -17,7 +17,7 @@ tokio::task_local! {
 pub(crate) struct Context {
     /// The client's own id if it sent one, else ours.
     pub(crate) id: Arc<str>,
-    /// Where the request belongs in the client's trace.
+    /// The client's trace, and our span in it.
     pub(crate) trace: Option<Trace>,
     /// The key that it was sent with, once it is checked.
     pub(crate) key: OnceLock<Arc<Key>>,

@@ -13,7 +13,7 @@ const LONGEST_NAME: usize = 64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
     secret: String,
-    /// How the log calls it.
+    /// Its name in the log.
     name: Option<String>,
     requests_per_minute: Option<u32>,
     tokens_per_minute: Option<u32>,
@@ -73,7 +73,7 @@ pub(crate) struct Keys(RwLock<Vec<Arc<Key>>>);
 #[derive(Debug)]
 pub(crate) struct Key {
     key: ApiKey,
-    /// How the log calls it.
+    /// Its name in the log.
     pub(crate) name: String,
     used: Mutex<Used>,
 }
@@ -85,7 +85,7 @@ struct Used {
     running: u32,
 }
 
-/// What of a rate is used. It runs empty at the rate's speed.
+/// The used part of a rate. It runs empty at the rate's speed.
 #[derive(Debug, Default)]
 struct Bucket {
     level: f64,
@@ -172,7 +172,7 @@ impl Key {
 }
 
 impl Bucket {
-    /// Whether so much fits in; else how many seconds that takes.
+    /// Makes sure that so much fits in; the error is the seconds until it does.
     fn room(&mut self, most: u32, wanted: f64) -> Result<(), f64> {
         let (now, rate) = (Instant::now(), f64::from(most) / MINUTE);
         let passed = self.since.replace(now).map_or(0.0, |since| (now - since).as_secs_f64());

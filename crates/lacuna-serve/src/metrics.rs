@@ -1,4 +1,4 @@
-//! What the server counts and measures, in Prometheus's text format.
+//! Counts and measurements, in Prometheus's text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ const TOKENS_PER_SECOND: &[f64] = &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0,
 /// As many strategies have numbers of their own; the names of further ones are clients' inventions, such as `dos+top4711`.
 const MOST_STRATEGIES: usize = 64;
 
-/// What runs here.
+/// The labels of `lacuna_build_info`.
 #[derive(Debug, Default)]
 pub(crate) struct Build {
     pub(crate) model: String,
@@ -234,7 +234,7 @@ impl Gauge {
     }
 }
 
-/// How values are spread.
+/// A histogram.
 pub(crate) struct Histogram {
     bounds: &'static [f64],
     seen: Mutex<Seen>,

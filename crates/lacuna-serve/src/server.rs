@@ -22,17 +22,17 @@ use crate::connections::{Connection, Connections, Sending};
 use crate::service::Service;
 use crate::{ApiKey, Config, Error, Result, api};
 
-/// How many threads turn requests into tokens. Each holds megabytes of the tokenizer's caches, so a rush must not start more.
+/// The number of threads that turn requests into tokens. Each holds megabytes of the tokenizer's caches, so a rush must not start more.
 const TOKENIZER_THREADS: usize = 4;
-/// How long a new connection may be silent.
+/// The time that a new connection may be silent.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection may be open without a request.
+/// The time that a connection may be open without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long to wait after a connection could not be accepted.
+/// The pause after a connection could not be accepted.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// How often the log says that connections cannot be accepted.
+/// The least time between two warnings that connections cannot be accepted.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
-/// How long connections may take to close once all work is done.
+/// The time that connections may take to close once all work is done.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Serves a model until the first ctrl-c or SIGTERM, and then finishes what it took on; a second signal ends it at once.
@@ -90,7 +90,7 @@ fn reload(service: &Service, keys: std::result::Result<Vec<ApiKey>, String>) {
     }
 }
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 enum Signal {
     End,
     Reload,

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +15,12 @@ use crate::metrics::{Build, Metrics};
 use crate::scheduler::Scheduler;
 use crate::{Config, Error, Result};
 
-/// From this many bytes on a request is large: such are prepared one after the other, and never keep a small one waiting.
-const LARGE_BYTES: usize = 1 << 14;
-/// What a body may have beside its prompt, and beside many short ones.
+/// Requests by their size: from how many bytes on, and how many of that size or more are prepared at a time. Smaller ones always
+/// find a thread.
+const LANES: [(usize, usize); 2] = [(1 << 11, 2), (1 << 14, 1)];
+/// Bytes of a body beside a prompt of the greatest length; room for many short prompts.
 const BODY_BYTES: usize = 1 << 18;
-/// How many bytes of JSON a byte of a prompt may take.
+/// Bytes of JSON for each byte of a prompt.
 const ESCAPED: usize = 4;
 
 /// A model that is being served.
@@ -32,7 +33,7 @@ pub(crate) struct Service {
     pub(crate) metrics: Arc<Metrics>,
     /// The tokens that end a text.
     pub(crate) ends: Vec<Token>,
-    /// Where the model computes, in a few words.
+    /// The device that the model computes on, in a few words.
     pub(crate) device: String,
     pub(crate) precision: String,
     /// When the server started, in seconds since 1970.
@@ -41,8 +42,8 @@ pub(crate) struct Service {
     pub(crate) prompt_bytes: usize,
     /// The most bytes that a request's body may have.
     pub(crate) body_bytes: usize,
-    /// Whoever prepares a large request holds this.
-    large: Arc<Semaphore>,
+    /// The places of each of the lanes.
+    lanes: [Arc<Semaphore>; LANES.len()],
     /// Handed out with every request that is taken on; none are once the server is to end.
     work: Mutex<Option<mpsc::Sender<()>>>,
     numbers: AtomicU64,
@@ -105,7 +106,7 @@ impl Service {
             device,
             precision,
             created: now(),
-            large: Arc::new(Semaphore::new(1)),
+            lanes: LANES.map(|(_, places)| Arc::new(Semaphore::new(places))),
             work: Mutex::new(Some(work)),
             numbers: AtomicU64::new(0),
         };
@@ -126,20 +127,24 @@ impl Service {
         Ok(Work { begun: Instant::now(), context, lease, metrics: self.metrics.clone(), _token: token })
     }
 
-    /// Does what takes long away from the threads that serve connections, within the time limit. Large requests wait for
-    /// one another and leave threads for small ones.
+    /// Does the long part of a request away from the threads that serve connections, within the time limit. Large requests
+    /// wait for one another and leave threads for small ones.
     pub(crate) async fn prepare<T: Send + 'static>(
         &self,
         begun: Instant,
         bytes: usize,
         prepare: impl FnOnce() -> std::result::Result<T, ApiError> + Send + 'static,
     ) -> std::result::Result<T, ApiError> {
-        let (large, limit) = (self.large.clone(), self.config.limits.timeout);
+        let limit = self.config.limits.timeout;
+        let lanes = LANES.iter().zip(self.lanes.clone()).filter(move |((from, _), _)| bytes >= *from);
         let prepared = async move {
-            let turn = if bytes >= LARGE_BYTES { large.acquire_owned().await.ok() } else { None };
+            let mut places = Vec::new();
+            for (_, lane) in lanes.rev() {
+                places.push(lane.acquire_owned().await);
+            }
             let thread = tokio::task::spawn_blocking(move || {
                 let prepared = prepare();
-                drop(turn);
+                drop(places);
                 prepared
             });
             thread.await.unwrap_or_else(|_| Err(ApiError::internal("the request could not be prepared")))

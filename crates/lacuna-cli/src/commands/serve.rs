@@ -16,7 +16,7 @@ use super::{print, read};
 use crate::args::{self, Device, Precision};
 use crate::engine::Engine;
 
-/// What can be set: by a flag, else by the variable, else in the file, where it has the flag's name with underscores.
+/// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
 #[derive(Args, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[command(after_help = "\
@@ -51,7 +51,7 @@ pub(crate) struct Serve {
     /// A name besides localhost that a server without keys on a loopback address answers to; may be repeated [default: none]
     #[arg(long = "allow-host", value_name = "NAME", env = "LACUNA_ALLOW_HOSTS", value_delimiter = ',')]
     allow_hosts: Vec<String>,
-    /// What the model is called in requests [default: its folder's name]
+    /// The model's name in requests [default: its folder's name]
     #[arg(long, value_name = "NAME", env = "LACUNA_MODEL_NAME")]
     model_name: Option<String>,
 
@@ -61,42 +61,42 @@ pub(crate) struct Serve {
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum, env = "LACUNA_PRECISION", help_heading = "Model")]
     precision: Option<Precision>,
-    /// Where to compute [default: auto]
+    /// The device to compute on [default: auto]
     #[arg(long, value_enum, env = "LACUNA_DEVICE", help_heading = "Model")]
     device: Option<Device>,
-    /// How many threads compute [default: all cores]
+    /// Threads that compute, 1 to 256 [default: all cores]
     #[arg(long, value_name = "N", env = "LACUNA_THREADS", help_heading = "Model")]
     threads: Option<usize>,
 
-    /// How many texts share a forward pass [default: 16]
+    /// The most texts in a forward pass [default: 16]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
     max_batch: Option<usize>,
-    /// How many positions a forward pass has; a longer text still gets its own [default: 8192]
+    /// The most positions in a forward pass; a longer text still gets its own [default: 8192]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
     max_positions: Option<usize>,
-    /// How many texts are taken on beyond a batch; more are refused with status 429 [default: 256]
+    /// The most texts taken on beyond a batch; more are refused with status 429 [default: 256]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
     max_queue: Option<usize>,
-    /// How many texts one request may ask for, prompts times n [default: 128]
+    /// The most texts of one request, prompts times n [default: 128]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
     max_texts: Option<usize>,
-    /// How many tokens a text may get [default: 4096]
+    /// The most tokens of a text [default: 4096]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
     max_gen_length: Option<usize>,
-    /// How many bytes a request may have [default: what the model's context allows]
+    /// The most bytes of a request [default: what the model's context allows]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
     max_body_bytes: Option<usize>,
-    /// How many connections may be open; when there are more, idle ones are closed [default: 1024]
+    /// The most open connections; when there are more, idle ones are closed [default: 1024]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_CONNECTIONS", help_heading = "Limits")]
     max_connections: Option<usize>,
-    /// How many seconds a request may take, preparation and waiting included [default: 600]
+    /// Seconds that a request may take, preparation and waiting included [default: 600]
     #[arg(long, value_name = "N", env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
     timeout_seconds: Option<usize>,
 
-    /// How to write the log, which goes to standard error [default: text]
+    /// The format of the log, which goes to standard error [default: text]
     #[arg(long, value_enum, env = "LACUNA_LOG_FORMAT", help_heading = "Log")]
     log_format: Option<LogFormat>,
-    /// How much to log [default: info]
+    /// The least level to log [default: info]
     #[arg(long, value_enum, env = "LACUNA_LOG_LEVEL", help_heading = "Log")]
     log_level: Option<LogLevel>,
 }
@@ -121,7 +121,7 @@ enum LogLevel {
 /// The most threads that make sense on any machine.
 const MOST_THREADS: usize = 256;
 const LONGEST_MODEL_NAME: usize = 200;
-/// Where keys are, beside the configuration and the key file.
+/// The variable with keys, separated by commas.
 const KEYS: &str = "LACUNA_API_KEYS";
 
 pub(crate) fn serve(args: &Serve) -> Result<()> {
@@ -170,7 +170,7 @@ fn unknown_variables() -> Result<Vec<String>> {
     Ok(unknown)
 }
 
-/// How many letters must be added, removed or changed to make one word of another.
+/// The number of letters to add, remove or change to make one word of another.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (line, a) in a.bytes().enumerate() {
@@ -236,7 +236,7 @@ impl Serve {
         })
     }
 
-    /// What the model is called: as asked, else as its folder.
+    /// The model's name: as asked, else its folder's.
     fn name(&self) -> Result<String> {
         let folder = |path: &PathBuf| {
             let path = path.canonicalize().unwrap_or(path.clone());
@@ -254,7 +254,7 @@ impl Serve {
         Ok(name)
     }
 
-    /// Where to listen. A name may have several addresses; IPv4 goes first.
+    /// The address to listen on. A name may have several addresses; IPv4 goes first.
     fn address(&self, usual: SocketAddr) -> Result<SocketAddr> {
         let port = self.port.unwrap_or(usual.port());
         let Some(host) = &self.host else { return Ok((usual.ip(), port).into()) };
@@ -302,7 +302,7 @@ impl Serve {
     }
 }
 
-/// What is wrong and in which line; TOML's own messages draw a picture of it.
+/// A mistake in TOML in one line; its own messages draw a picture.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().replace('\n', ", ")
 }

@@ -17,9 +17,9 @@ use super::json::to_json;
 
 /// The longest template, in bytes. The longest in use have some twenty thousand.
 const SOURCE_BYTES: usize = 1 << 17;
-/// How many tokens an expression may have; parsing takes stack for each.
+/// The most tokens of an expression; parsing takes stack for each.
 const EXPRESSION_TOKENS: usize = 1000;
-/// How many `elif` and `else` may follow one another; parsing takes stack for each.
+/// The most `elif` and `else` that follow one another; parsing takes stack for each.
 const BRANCHES: usize = 1000;
 /// Instructions for any chat, and for each message.
 const FUEL: u64 = 20_000;
@@ -29,7 +29,7 @@ const MOST_FUEL: u64 = 1_000_000;
 /// Bytes that may be made for any chat, and for each byte of its messages.
 const BYTES: usize = 16 << 20;
 const BYTES_PER_BYTE: usize = 64;
-/// How deep lists and mappings may lie in one another to be written out.
+/// The greatest depth of lists and mappings that are written out.
 const DEPTH: usize = 64;
 /// The longest number in a format string: a width or a precision.
 const FORMAT_DIGITS: usize = 3;
@@ -41,7 +41,7 @@ const ADD: &str = "+";
 const CONCATENATE: &str = "~";
 const MULTIPLY: &str = "*";
 
-/// How much one rendering may take.
+/// The bounds of one rendering.
 pub(super) struct Bounds {
     fuel: u64,
     budget: Budget,
@@ -207,7 +207,7 @@ fn guard(environment: &mut Environment<'_>, budget: &Budget) {
     });
 }
 
-/// What an item of a list takes at least.
+/// The bytes that an item of a list takes at least.
 const ITEM: usize = 32;
 
 impl Budget {
@@ -287,7 +287,7 @@ impl Budget {
         self.charge(bytes)
     }
 
-    /// How many bytes a value takes when it is written out; an error if that is more than there are, or if it lies too deep.
+    /// The bytes that a value takes when it is written out; an error if that is more than there are, or if it lies too deep.
     fn written(&self, value: &Value) -> Result<usize, Error> {
         let (mut bytes, most) = (0, self.left());
         let mut open = vec![(value.clone(), 0)];

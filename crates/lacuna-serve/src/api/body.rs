@@ -1,4 +1,4 @@
-//! What a client sends, checked and brought into one form.
+//! Request bodies, checked and brought into one form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{ApiError, fields, neutral, words};
 use crate::service::Service;
 
-/// How long a body may take to arrive.
+/// The time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// No strategy has a longer name.
 pub(crate) const LONGEST_NAME: usize = 64;
@@ -154,7 +154,7 @@ pub(crate) enum Stop {
     Several(Vec<String>),
 }
 
-/// How to stream.
+/// Options of a stream.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamOptions {
@@ -193,7 +193,7 @@ pub(crate) enum Role {
     Assistant,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged, expecting = "a message's content is a text or a list of text parts; this server takes nothing else")]
 pub(crate) enum Content {
@@ -219,13 +219,13 @@ enum TextType {
     Text,
 }
 
-/// What a request comes to, whatever its shape was.
+/// A request of either shape.
 pub(crate) struct Ask {
     pub(crate) model: Option<String>,
     pub(crate) given: Given,
     pub(crate) goal: Goal,
     pub(crate) request: Request,
-    /// How many tokens the text may have.
+    /// The bound on the text's tokens.
     pub(crate) max_tokens: Option<usize>,
     /// How many texts for each prompt.
     pub(crate) n: usize,
@@ -237,7 +237,7 @@ pub(crate) struct Ask {
     pub(crate) allow_eos: bool,
 }
 
-/// What stands before the text.
+/// The prompt of a request.
 pub(crate) enum Given {
     Prompt(Prompt),
     Chat(Vec<(&'static str, String)>),
@@ -245,7 +245,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// How many prompts there are.
+    /// The number of prompts.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Prompt(Prompt::Texts(texts)) => texts.len(),
@@ -255,10 +255,10 @@ impl Given {
     }
 }
 
-/// What is to be written.
+/// The text to write.
 pub(crate) enum Goal {
     Answer,
-    /// What lies between the prompt and this.
+    /// The text between the prompt and this.
     Middle(String),
     /// A text with gaps.
     Gaps(String),

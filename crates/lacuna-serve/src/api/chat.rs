@@ -37,7 +37,7 @@ pub(crate) struct ChatChoice {
     finish_reason: Option<Finish>,
 }
 
-/// What the model says.
+/// The model's message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Answer {
     #[schema(pattern = "^assistant$")]
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     refusal: Option<()>,
 }
 
-/// How probable the tokens were when they were decided.
+/// Log probabilities of the tokens in the steps that decided them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChatLogprobs {
     content: Vec<ChatLogprob>,
@@ -80,7 +80,7 @@ pub(crate) struct ChatChunk {
     usage: Option<Option<Usage>>,
 }
 
-/// What is new in one of the answers.
+/// An addition to one of the answers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChatDelta {
     index: usize,

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::keys::Exceeded;
 use crate::scheduler::{Failure, Refusal};
 
-/// Why a request is not answered.
+/// The reason for not answering a request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -28,10 +28,10 @@ pub(crate) struct ErrorBody {
     pub(crate) error: ErrorObject,
 }
 
-/// What is wrong.
+/// The error itself.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErrorObject {
-    /// What, where, and what to do.
+    /// One sentence: the mistake, its place, and the remedy.
     message: String,
     /// The kind of error.
     #[serde(rename = "type")]
@@ -136,7 +136,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", Some("internal_error"), message)
     }
 
-    /// What is sent.
+    /// The body to send.
     pub(crate) fn body(self) -> ErrorBody {
         let Self { kind, code, param, message, .. } = self;
         ErrorBody { error: ErrorObject { message, kind, param, code } }
@@ -144,7 +144,7 @@ impl ApiError {
 }
 
 impl From<lacuna::Error> for ApiError {
-    /// What the core refuses is the request's fault.
+    /// Refusals of the core are the request's fault.
     fn from(error: lacuna::Error) -> Self {
         use lacuna::Error::{NoSuchHead, NoSuchLayer, NotFinite, Parameter, TooLong, UnknownStrategy};
         let bad = Self::bad(error.to_string());

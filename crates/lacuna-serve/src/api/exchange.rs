@@ -34,16 +34,16 @@ pub(crate) struct Exchange {
     usage: Usage,
     /// Tokens decided so far, those of texts that have not ended included.
     decided: usize,
-    /// How many of the texts have not ended.
+    /// The number of texts that have not ended.
     open: usize,
-    /// What each text begins with.
+    /// The start of each text.
     echoes: Vec<Option<String>>,
     /// Which texts have not been told anything of.
     silent: Vec<bool>,
     include_usage: bool,
 }
 
-/// What every part of an answer says.
+/// The part that all pieces of an answer share.
 #[derive(Clone)]
 pub(crate) struct Head {
     pub(crate) id: String,
@@ -54,12 +54,12 @@ pub(crate) struct Head {
 /// Something new in one of the texts.
 pub(crate) struct Piece {
     pub(crate) index: usize,
-    /// Whether it is the first that the client gets to see of this text.
+    /// True for the first piece of this text that the client sees.
     pub(crate) first: bool,
     pub(crate) news: News,
 }
 
-/// How much was read, written and computed.
+/// Tokens read and written, and the computation they took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Usage {
     /// Tokens that were given: prompts, suffixes, texts around gaps.
@@ -71,7 +71,7 @@ pub(crate) struct Usage {
     pub(crate) lacuna: Computed,
 }
 
-/// What it took.
+/// The computation that an answer took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Computed {
     /// Forward passes (function evaluations), each counted for the run that took part in it.
@@ -186,7 +186,7 @@ impl Exchange {
         );
     }
 
-    /// What it all took, once it is done.
+    /// The usage, complete once all texts have ended.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.clone()
     }

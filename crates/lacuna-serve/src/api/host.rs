@@ -25,7 +25,7 @@ pub(crate) async fn check(State(service): State<Arc<Service>>, request: Request,
     }
 }
 
-/// Whether a `Host` header names this machine, or is one of those allowed.
+/// True if a `Host` header names this machine, or is one of those allowed.
 fn is_ours(host: &str, allowed: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,

@@ -20,7 +20,7 @@ mod words;
 pub(crate) use error::ApiError;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -29,6 +29,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use futures_util::StreamExt;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;
@@ -36,6 +37,10 @@ use tower_http::cors::CorsLayer;
 use crate::context::{Context, Trace, client_id};
 use crate::service::Service;
 use crate::{Error, Result, page};
+
+/// The part of a refused body that is still read, so that its client gets to the answer.
+const LINGER_BYTES: usize = 8 << 20;
+const LINGER: Duration = Duration::from_secs(2);
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -111,7 +116,7 @@ async fn check_key(State(service): State<Arc<Service>>, request: Request, next: 
     }
 }
 
-/// What is sent as `Authorization: Bearer KEY`. The word is not case-sensitive.
+/// The key in `Authorization: Bearer KEY`; the scheme is not case-sensitive.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, secret) = value.split_at_checked(b"Bearer ".len())?;
@@ -121,13 +126,24 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
 /// Refuses a body that says it is too large, before any of it is read.
 async fn check_length(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    match length.is_some_and(|length| length > service.body_bytes as u64) {
-        true => ApiError::too_large(service.body_bytes).into_response(),
-        false => next.run(request).await,
+    if length.is_none_or(|length| length <= service.body_bytes as u64) {
+        return next.run(request).await;
     }
+    // A connection that is closed while its client still sends would lose the answer, so a little more is read.
+    let (most, mut rest) = (LINGER_BYTES, request.into_body().into_data_stream());
+    tokio::spawn(tokio::time::timeout(LINGER, async move {
+        let mut read = 0;
+        while let Some(Ok(bytes)) = rest.next().await {
+            read += bytes.len();
+            if read > most {
+                break;
+            }
+        }
+    }));
+    ApiError::too_large(service.body_bytes).into_response()
 }
 
-/// How a request is named: as its client says, else by us.
+/// A request's id and trace: the client's, else our own.
 fn context(service: &Service, headers: &HeaderMap) -> Arc<Context> {
     let header = |name: &HeaderName| headers.get(name).map(HeaderValue::as_bytes);
     let name = header(&REQUEST_ID).and_then(client_id).map_or_else(|| service.name("req"), str::to_string);

@@ -71,7 +71,7 @@ pub(crate) fn take(body: &mut Map<String, Value>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Whether two values are the same, 1 and 1.0 being so.
+/// True for equal values, 1 and 1.0 among them.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,
@@ -80,7 +80,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 impl Neutral {
-    /// What values it takes, as JSON Schema.
+    /// Its values, as JSON Schema.
     pub(crate) fn schema(&self) -> Value {
         let value = (self.value)();
         let values = if value.is_null() { json!([null]) } else { json!([null, value]) };

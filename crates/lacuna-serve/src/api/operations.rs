@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::ApiError;
 use crate::service::Service;
 
-/// How the server is.
+/// The server's state.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     #[schema(pattern = "^(ok|ready)$")]

@@ -11,9 +11,9 @@ use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
 
-/// What a request's runs are, before they are queued.
+/// The runs of a request, before they are queued.
 pub(crate) struct Prepared {
-    /// What they have in common.
+    /// The plan that they share, but for the seed.
     pub(crate) plan: Plan,
     pub(crate) runs: Vec<(Task, Run)>,
     /// One for each run.
@@ -129,7 +129,7 @@ fn with_length(ask: &Ask) -> Result<Request, ApiError> {
     Ok(request)
 }
 
-/// What the request means for this model.
+/// The request's plan for this model.
 fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
     let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
@@ -151,7 +151,7 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
     Ok(plan)
 }
 
-/// What a run starts from, and the positions whose text is returned.
+/// The start of a run, and the positions whose text is returned.
 fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Result<(Start, Range<usize>), ApiError> {
     let mask = service.description.mask;
     let context = service.description.context;
@@ -182,7 +182,7 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
     Ok((Start::Gaps(canvas), region))
 }
 
-/// Whether a goal is an answer or a text with gaps.
+/// The kind of a goal: an answer, or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
         Goal::Answer => Kind::Answer,

@@ -16,7 +16,7 @@ use super::body::{Given, Message, Payload, Prompt, typed};
 use super::prepare::{check_size, prompts};
 use crate::service::Service;
 
-/// What `/tokenize` takes: a prompt, or messages.
+/// The body of `/tokenize`: a prompt, or messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokenizeBody {
@@ -37,12 +37,12 @@ pub(crate) struct Tokenized {
     /// The model's context in tokens.
     max_model_len: usize,
     tokens: Vec<Token>,
-    /// How each is written, if that was asked for.
+    /// The text of each token, if that was asked for.
     #[schema(required)]
     token_strs: Option<Vec<String>>,
 }
 
-/// What `/detokenize` takes.
+/// The body of `/detokenize`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DetokenizeBody {

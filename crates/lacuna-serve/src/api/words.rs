@@ -1,4 +1,4 @@
-//! What is wrong with a value, in words that need no knowledge of the server's inside.
+//! Messages about values, in words that need no knowledge of the server's inside.
 
 /// A deserializer's message in plain words: JSON's values and kinds instead of the types they did not fit.
 pub(crate) fn plain(message: &str) -> String {
@@ -21,7 +21,7 @@ pub(crate) fn plain(message: &str) -> String {
     }
 }
 
-/// What was found and what was expected.
+/// The value found and the kind expected.
 fn parted<'a>(message: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     message.strip_prefix(start)?.split_once(", expected ")
 }
@@ -41,7 +41,7 @@ fn value(found: &str) -> String {
     }
 }
 
-/// What a type means to whoever writes JSON.
+/// A type in JSON's terms.
 fn kind(expected: &str) -> String {
     match expected {
         "usize" | "u64" | "u32" | "u16" | "u8" => "a whole number, 0 or more".into(),

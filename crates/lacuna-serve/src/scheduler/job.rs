@@ -14,16 +14,16 @@ use super::share::Candidate;
 /// A client that has read nothing for this long is taken for gone.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is to be decoded. A run is made from it, and made again after a failure.
+/// A text to decode. A run is made from it, and made again after a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) plan: Plan,
     pub(crate) start: Start,
-    /// Whether what the forward passes show is to be sent.
+    /// True if the observations of the forward passes are to be sent.
     pub(crate) watched: bool,
 }
 
-/// What a run starts from.
+/// The start of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Start {
     Prompt(Vec<Token>),
@@ -38,13 +38,13 @@ impl Task {
         }
     }
 
-    /// Whether the model stores something for the run from step to step: a KV cache, or the logits of the step before.
+    /// True if the model stores something for the run from step to step: a KV cache, or the last step's logits.
     fn keeps_state(&self) -> bool {
         self.plan.options.cache != Cache::None || self.plan.strategy.contains("klass")
     }
 }
 
-/// What is told of a run.
+/// News of a run, for its client.
 #[derive(Debug)]
 pub(crate) struct Update {
     /// Which of the request's runs.
@@ -56,9 +56,9 @@ pub(crate) struct Update {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) delta: Delta,
-    /// What the forward pass showed, if the run is watched.
+    /// The forward pass's observation, if the run is watched.
     pub(crate) seen: Option<Observation>,
-    /// How many positions from the start are decided for good.
+    /// The number of positions from the start that are decided for good.
     pub(crate) settled: usize,
     pub(crate) finished: bool,
     /// Forward passes so far.
@@ -69,7 +69,7 @@ pub(crate) struct Progress {
     pub(crate) seconds: f64,
 }
 
-/// Why a run cannot go on.
+/// The reason for ending a run early.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Step(lacuna::Error),
@@ -130,24 +130,24 @@ impl Job {
         self.cancelled.clone()
     }
 
-    /// Whether nobody waits for it any more.
+    /// True if nobody waits for it any more.
     pub(super) fn is_gone(&self) -> bool {
         let deaf = self.unread_since.is_some_and(|since| since.elapsed() > CLIENT_TIMEOUT);
         self.updates.is_closed() || self.cancelled.load(Ordering::Relaxed) || deaf
     }
 
-    /// How many steps it has taken.
+    /// The number of steps it has taken.
     pub(super) fn steps(&self) -> usize {
         self.run.trace().deltas.len()
     }
 
-    /// How many positions a step of it takes.
+    /// The positions that a step of it takes.
     pub(super) fn cost(&self) -> usize {
         let passes = if self.task.plan.options.guidance > 0.0 { 2 } else { 1 };
         self.run.canvas().len() * passes
     }
 
-    /// How it stands when a step is shared out; none if its client has no room for what the step would tell.
+    /// Its claim on the next step; none if its client has no room for more updates.
     pub(super) fn candidate(&mut self) -> Option<Candidate> {
         match self.updates.clone().try_reserve_owned() {
             Ok(room) => self.room = Some(room),

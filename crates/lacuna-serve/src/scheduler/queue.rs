@@ -12,12 +12,12 @@ use super::worker::Worker;
 use crate::Limits;
 use crate::metrics::Metrics;
 
-/// How many steps a client may lag behind before its runs wait for it.
+/// Steps that a client may lag behind before its runs wait for it.
 const CHANNEL_CAPACITY: usize = 64;
 /// After this many failing steps in a row, it is the model that is broken, not a request.
 const BROKEN_AFTER: usize = 3;
 
-/// Why a request is not taken on.
+/// The reason for not taking a request on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no room; there may be after so many seconds.
@@ -45,7 +45,7 @@ pub(crate) struct Scheduler {
     shared: Arc<Shared>,
 }
 
-/// What the thread and those who submit to it share.
+/// State shared by the thread and those who submit to it.
 pub(super) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -58,11 +58,11 @@ pub(super) struct Shared {
 /// Runs that the thread has not fetched yet, and how it stands with those that it has.
 pub(super) struct Queue {
     pub(super) new: Vec<Job>,
-    /// How many runs the thread holds.
+    /// The number of runs that the thread holds.
     pub(super) held: usize,
-    /// How many tokens they have to decide.
+    /// Tokens that they have yet to decide.
     pub(super) open_tokens: usize,
-    /// How many it decides in a second; 0 if that is not known.
+    /// Tokens that it decides in a second; 0 if that is not known.
     pub(super) tokens_per_second: f64,
     pub(super) open: bool,
 }
@@ -99,7 +99,7 @@ impl Scheduler {
         Ok(Ticket { updates, cancelled })
     }
 
-    /// Whether the model still answers.
+    /// True as long as the model answers.
     pub(crate) fn is_sound(&self) -> bool {
         self.shared.failures.load(Ordering::Relaxed) < BROKEN_AFTER && self.shared.lock().open
     }
@@ -131,7 +131,7 @@ impl Queue {
         metrics.cancelled.add(before - self.new.len());
     }
 
-    /// How long it takes until so many more runs are done, from how fast tokens are decided.
+    /// The seconds until so many runs are done, at the measured speed.
     fn seconds_until_free(&self, runs: usize) -> u64 {
         let tokens = self.open_tokens as f64 / self.held.max(1) as f64 * runs as f64;
         (tokens / self.tokens_per_second.max(f64::MIN_POSITIVE)).ceil() as u64

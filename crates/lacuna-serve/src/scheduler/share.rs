@@ -1,6 +1,6 @@
 //! Which runs the next forward pass is for.
 //!
-//! Those that have had least of the model's time so far come first, and as long as some are behind, the step takes hardly
+//! Those that will have had least of the model's time come first, and as long as some are behind, the step takes hardly
 //! longer than theirs alone would. So a short text is done soon, whatever long ones there are; and since the others get a
 //! full step after every two that long, nobody starves.
 
@@ -12,7 +12,7 @@ use crate::Limits;
 const COMPANY: f64 = 1.5;
 /// After those who are behind have had so many times a full step's time, the others get one.
 const PATIENCE: f64 = 2.0;
-/// How fast old measurements lose their weight.
+/// The weight that older measurements keep at each step.
 const DECAY: f64 = 0.98;
 
 /// A run that could be stepped.
@@ -24,12 +24,19 @@ pub(super) struct Candidate {
     pub(super) cost: usize,
     /// When its last step ended.
     pub(super) rested: Instant,
-    /// Whether it must be stepped alone.
+    /// It must be stepped alone.
     pub(super) alone: bool,
-    /// Whether it has taken a step.
+    /// It has taken a step.
     pub(super) begun: bool,
-    /// Whether the model stores something for it between its steps.
+    /// The model stores something for it between its steps.
     pub(super) keeps_state: bool,
+}
+
+impl Candidate {
+    /// Positions computed for it after its next step.
+    fn after(&self) -> usize {
+        self.spent + self.cost
+    }
 }
 
 /// Shares the model's time out.
@@ -38,7 +45,7 @@ pub(super) struct Share {
     time: StepTime,
     /// Seconds of steps that left others out since these had theirs.
     favoured: f64,
-    /// Whether the step under way leaves out runs that are not behind.
+    /// The step under way leaves out runs that are not behind.
     favours: bool,
 }
 
@@ -46,11 +53,11 @@ impl Share {
     /// Chooses the runs of the next step, by their numbers.
     pub(super) fn choose(&mut self, runs: &[Candidate], limits: &Limits) -> Vec<usize> {
         let mut order: Vec<usize> = (0..runs.len()).filter(|&run| may_begin(run, runs, limits.batch)).collect();
-        order.sort_by_key(|&run| (runs[run].spent, runs[run].rested));
+        order.sort_by_key(|&run| (runs[run].after(), runs[run].rested));
         let Some(&first) = order.first() else { return Vec::new() };
-        // Who is no more than a step ahead of the last one is level with it.
-        let (behind, ahead): (Vec<usize>, Vec<usize>) =
-            order.into_iter().partition(|&run| runs[run].spent <= runs[first].spent + runs[run].cost);
+        // Who is no more than one of its steps ahead of the first is level with it.
+        let level = runs[first].after() + runs[first].cost;
+        let (behind, ahead): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&run| runs[run].after() <= level);
         let mut step = Step { runs, limits, chosen: Vec::new(), positions: 0 };
         let full = ahead.iter().take(limits.batch).map(|&run| runs[run].cost).sum::<usize>().min(limits.positions);
         if !ahead.is_empty() && self.favoured >= PATIENCE * self.time.seconds(full) {
@@ -78,7 +85,7 @@ impl Share {
     }
 }
 
-/// What the model stores for runs between their steps is bounded: no more than a batch of such runs are under way.
+/// Bounds the state that the model stores between steps: no more than a batch of such runs are under way.
 fn may_begin(run: usize, runs: &[Candidate], batch: usize) -> bool {
     let stored = |run: &Candidate| run.keeps_state && run.begun;
     let Candidate { keeps_state, begun, .. } = runs[run];
@@ -107,7 +114,7 @@ impl Step<'_> {
     }
 }
 
-/// How long a step of so many positions takes: a line through what was measured, the latest counting most.
+/// The time of a step by its positions: a line through the measurements, the latest counting most.
 #[derive(Default)]
 struct StepTime {
     weight: f64,
@@ -190,7 +197,7 @@ mod tests {
             chosen
         }
 
-        /// How long a run takes for so many steps.
+        /// The time that a run takes for so many steps.
         fn time(&mut self, run: usize, steps: usize) -> f64 {
             let (begun, end) = (self.now, self.runs[run].spent + steps * self.runs[run].cost);
             while self.runs[run].spent < end {
@@ -203,7 +210,7 @@ mod tests {
     #[test]
     fn a_short_text_beside_many_long_ones_takes_three_times_as_long_at_most() {
         for base in [0.0, 0.01, 0.5] {
-            for (cost, steps) in [(50, 16), (100, 64), (600, 30)] {
+            for (cost, steps, before) in [(50, 16, 0), (50, 16, 400), (100, 64, 400), (600, 30, 400)] {
                 let mut alone = Simulation::new(base);
                 let run = alone.add(cost);
                 let alone = alone.time(run, steps);
@@ -211,7 +218,7 @@ mod tests {
                 for _ in 0..64 {
                     busy.add(1000);
                 }
-                (0..400).for_each(|_| drop(busy.step()));
+                (0..before).for_each(|_| drop(busy.step()));
                 let run = busy.add(cost);
                 let taken = busy.time(run, steps);
                 assert!(taken <= 3.0 * alone + base + 8.192, "{cost} x {steps}, {base}: {alone} alone, {taken} here");

@@ -12,9 +12,9 @@ use super::job::{Failure, Job};
 use super::queue::Shared;
 use super::share::Share;
 
-/// How long to wait before looking again whether a lagging client has read.
+/// The pause before looking again whether a lagging client has read.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How fast old measurements of the decoding speed lose their weight.
+/// The weight that older measurements of the decoding speed keep at each step.
 const SPEED_DECAY: f64 = 0.95;
 
 /// The thread's own.
@@ -27,7 +27,7 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
 }
 
-/// What a step has come to.
+/// The figures of a step.
 struct Outcome {
     positions: usize,
     runs: usize,
