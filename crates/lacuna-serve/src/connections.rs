@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     number: u64,
     all: Arc<Connections>,
     /// Told when it is to close.
-    pub(crate) close: Arc<Notify>,
+    close: Arc<Notify>,
 }
 
 /// A request of a connection that is being answered.
@@ -98,6 +98,17 @@ impl Connection {
             entry.requests += 1;
         }
         Busy(self.clone())
+    }
+
+    /// Waits until it is to close: it was told to, and no request has come in between.
+    pub(crate) async fn closed(&self) {
+        loop {
+            self.close.notified().await;
+            match self.all.lock().connections.get_mut(&self.number) {
+                Some(entry) if entry.requests > 0 => entry.closing = false,
+                _ => return,
+            }
+        }
     }
 }
 
@@ -180,7 +191,7 @@ mod tests {
             })
         };
         let waiting = room();
-        third.close.notified().await;
+        third.closed().await;
         assert!(!waiting.is_finished(), "its place is free when it is closed");
         drop(third);
         waiting.await.unwrap();
@@ -190,7 +201,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "nobody is idle");
         drop(busy);
-        first.close.notified().await;
+        first.closed().await;
         drop(first);
         waiting.await.unwrap();
         drop(others);

@@ -208,7 +208,7 @@ fn serve_connection(stream: TcpStream, router: Router, connection: Arc<Connectio
     let _ = stream.set_nodelay(true);
     let watcher = graceful.watcher();
     tokio::spawn(async move {
-        let close = connection.close.clone();
+        let this = connection.clone();
         let served = async {
             match tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()).await {
                 Ok(Ok(())) => {}
@@ -230,7 +230,7 @@ fn serve_connection(stream: TcpStream, router: Router, connection: Arc<Connectio
         };
         tokio::select! {
             () = served => {}
-            () = close.notified() => tracing::debug!("an idle connection makes room for another"),
+            () = this.closed() => tracing::debug!("an idle connection makes room for another"),
         }
     });
 }
