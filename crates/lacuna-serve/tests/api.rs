@@ -496,9 +496,8 @@ async fn every_step_is_sent_and_the_record_replays() {
 async fn steps_come_as_they_happen() {
     let router = common::serve_with(common::Odd::slow(30), common::config(Default::default())).router();
     let body = chat(QUESTION, &json!({"strategy": "dos", "gen_length": 32}));
-    let begun = std::time::Instant::now();
     let some = read_some(&router, post("/v1/steps", &body), |text| text.contains("\"step\":2,")).await;
-    assert!(begun.elapsed().as_millis() < 32 * 30 && !some.contains("event: done"));
+    assert!(some.contains("event: step") && !some.contains("event: done"));
 }
 
 #[tokio::test]
