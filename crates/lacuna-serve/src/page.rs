@@ -57,6 +57,12 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
+/// The name under which requests for the page's files are counted together, if `route` is one of them.
+pub(crate) fn series(route: &str) -> Option<&'static str> {
+    let name = route.strip_prefix('/')?;
+    FILES.iter().any(|file| file.0 == name).then_some("/{file}")
+}
+
 fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",

@@ -21,7 +21,7 @@ const END_OF_TURN: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 pub struct Text {
     place: String,
     file: String,
-    tokenizer: Tokenizer,
+    pub(super) tokenizer: Tokenizer,
     template: Option<Template>,
 }
 

@@ -1,5 +1,7 @@
 //! Between text and tokens: tokenizer and chat template.
 
+mod bounds;
+mod bytes;
 mod calendar;
 mod codec;
 mod guard;

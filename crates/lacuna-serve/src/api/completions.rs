@@ -39,7 +39,7 @@ pub(crate) struct CompletionChoice {
     finish_reason: Option<Finish>,
 }
 
-/// How probable the tokens were when they were decided.
+/// Log probabilities of the tokens in the steps that decided them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CompletionLogprobs {
     tokens: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) struct CompletionLogprobs {
     /// Alternatives are not kept.
     #[schema(value_type = Option<Vec<f64>>, required)]
     top_logprobs: Option<()>,
-    /// Where each token begins in the text, in characters.
+    /// Each token's start in the text, in characters.
     text_offset: Vec<usize>,
 }
 

@@ -6,7 +6,8 @@ use utoipa::OpenApi;
 
 use super::body::{ChatBody, CompletionBody};
 use super::fields::{REFUSED, WITHOUT_EFFECT, schemas};
-use super::{chat, completions, models, operations, steps, strategies};
+use super::neutral::NEUTRAL;
+use super::{chat, completions, models, operations, steps, strategies, tokenize};
 use crate::service::Service;
 
 const EVENTS: &str = "text/event-stream";
@@ -27,6 +28,9 @@ const EVENTS: &str = "text/event-stream";
         operations::health,
         operations::ready,
         operations::metrics,
+        operations::version,
+        tokenize::tokenize,
+        tokenize::detokenize,
     ),
     components(schemas(
         super::error::ErrorBody,
@@ -40,8 +44,9 @@ const EVENTS: &str = "text/event-stream";
 struct Description;
 
 /// What any request may get, and what only those with a body may.
-const ERRORS: [(&str, &str); 5] = [
+const ERRORS: [(&str, &str); 6] = [
     ("401", "The API key is missing or wrong"),
+    ("403", "The Host header does not name this machine"),
     ("404", "There is no such model"),
     ("500", "Something broke"),
     ("503", "The server is shutting down, or its model fails"),
@@ -51,7 +56,7 @@ const BODY_ERRORS: [(&str, &str); 5] = [
     ("408", "The body did not arrive in time"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("429", "The queue is full; ask again after Retry-After seconds"),
+    ("429", "The queue is full, or a limit of the key is reached; ask again after Retry-After seconds"),
     ("504", "It took longer than the server allows"),
 ];
 
@@ -84,7 +89,7 @@ pub(crate) fn describe(service: &Service) -> Value {
         {"$ref": "#/components/schemas/WatchedCompletionBody"},
         {"$ref": "#/components/schemas/WatchedChatBody"},
     ]});
-    let keyed = !service.config.api_keys.is_empty();
+    let keyed = !service.keys.is_empty();
     for (path, methods) in paths.as_object_mut().into_iter().flatten() {
         for (method, operation) in methods.as_object_mut().into_iter().flatten() {
             let posted = if method == "post" { &BODY_ERRORS[..] } else { &[] };
@@ -94,7 +99,7 @@ pub(crate) fn describe(service: &Service) -> Value {
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
                 });
             }
-            if keyed && path.starts_with("/v1/") {
+            if keyed && (path.starts_with("/v1/") || path.ends_with("tokenize")) {
                 operation["security"] = json!([{"key": []}]);
             }
         }
@@ -132,7 +137,8 @@ fn complete(schema: &mut Value, service: &Service) {
     let decoding = schemas();
     let refused = REFUSED.iter().map(|field| (field.name.to_string(), field.schema()));
     let idle = WITHOUT_EFFECT.iter().map(|name| (name.to_string(), json!({"description": "Has no effect."})));
-    schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).collect();
+    let neutral = NEUTRAL.iter().map(|field| (field.name.to_string(), field.schema()));
+    schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).chain(neutral).collect();
     schema["additionalProperties"] = false.into();
     let properties = &mut schema["properties"];
     properties["model"]["enum"] = json!([service.config.model_name, null]);

@@ -11,9 +11,9 @@ use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
 
-/// What a request's runs are, before they are queued.
+/// The runs of a request, before they are queued.
 pub(crate) struct Prepared {
-    /// What they have in common.
+    /// The plan that they share, but for the seed.
     pub(crate) plan: Plan,
     pub(crate) runs: Vec<(Task, Run)>,
     /// One for each run.
@@ -31,8 +31,9 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
     }
     let limits = &service.config.limits;
     let wanted = ask.given.count().saturating_mul(ask.n);
-    if wanted > limits.runs {
-        let why = format!("{wanted} texts are asked for, but a request may ask for {} at most", limits.runs);
+    let most = limits.runs.min(limits.capacity());
+    if wanted > most {
+        let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
         return Err(ApiError::bad(why).at("n"));
     }
     let plan = plan(service, ask, watched)?;
@@ -67,8 +68,41 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
     Ok(prepared)
 }
 
+/// Refuses what is longer than the model's context can hold, by its bytes, before it is tokenized. Returns how many bytes
+/// there are in all.
+pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) -> Result<usize, ApiError> {
+    let context = service.description.context;
+    let text = |name: &'static str, bytes: usize| match bytes > service.prompt_bytes {
+        true => Err(ApiError::too_long(&format!("the {name}"), bytes, "bytes", context).at(name)),
+        false => Ok(bytes),
+    };
+    let list = |tokens: &Vec<Token>| match tokens.len() > context {
+        true => Err(ApiError::too_long("the prompt", tokens.len(), "tokens", context).at("prompt")),
+        false => Ok(tokens.len()),
+    };
+    let given = match given {
+        Given::Nothing => 0,
+        Given::Chat(messages) if messages.len() > context => {
+            return Err(ApiError::too_long("the chat", messages.len(), "messages", context).at("messages"));
+        }
+        Given::Chat(messages) => text("messages", messages.iter().map(|(_, content)| content.len()).sum())?,
+        Given::Prompt(Prompt::Text(prompt)) => text("prompt", prompt.len())?,
+        Given::Prompt(Prompt::Texts(prompts)) => {
+            prompts.iter().map(|prompt| text("prompt", prompt.len())).sum::<Result<usize, _>>()?
+        }
+        Given::Prompt(Prompt::Tokens(tokens)) => list(tokens)?,
+        Given::Prompt(Prompt::Lists(lists)) => lists.iter().map(list).sum::<Result<usize, _>>()?,
+    };
+    let goal = match goal {
+        Some(Goal::Middle(suffix)) => text("suffix", suffix.len())?,
+        Some(Goal::Gaps(gaps)) => text("text", gaps.len())?,
+        Some(Goal::Answer) | None => 0,
+    };
+    Ok(given.saturating_add(goal))
+}
+
 /// Every prompt as tokens.
-fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
+pub(crate) fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
     let text = service.text()?;
     Ok(match given {
         Given::Nothing => vec![Vec::new()],
@@ -85,16 +119,16 @@ fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError
     })
 }
 
-/// What the request means for this model.
+/// The request with the bound on its text. A gap has an exact length, so that there the bound is its length.
+fn with_length(ask: &Ask) -> Result<Request, ApiError> {
+    let Some(most) = ask.max_tokens else { return Ok(ask.request.clone()) };
+    let exact = matches!(ask.goal, Goal::Middle(_)) && ask.request.get("gen_length").is_none();
+    Ok(ask.request.clone().with(if exact { "gen_length" } else { "max_tokens" }, most)?)
+}
+
+/// The request's plan for this model.
 fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
-    let request = match (&ask.goal, ask.request.integer("max_tokens")) {
-        // A gap has a length of its own.
-        (Goal::Middle(_), Some(length)) if ask.request.get("gen_length").is_none() => {
-            Request(ask.request.filter(|name| name != "max_tokens")).with("gen_length", length)?
-        }
-        _ => ask.request.clone(),
-    };
-    let mut plan = request.plan(&service.checkpoint)?;
+    let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
         let named = plan.params.integers(name).map_or(0, |named| named.len());
@@ -108,11 +142,15 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
     Ok(plan)
 }
 
-/// What a run starts from, and the positions whose text is returned.
+/// The start of a run, and the positions whose text is returned.
 fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Result<(Start, Range<usize>), ApiError> {
     let mask = service.description.mask;
     let context = service.description.context;
     let from = prompt.len();
+    if prompt.contains(&mask) {
+        let why = "the prompt has the model's mask token in it: leave it out, or write gaps into the field text";
+        return Err(ApiError::bad(why).at("prompt"));
+    }
     let (canvas, region) = match goal {
         Goal::Answer => return Ok((Start::Prompt(prompt.to_vec()), from..from.saturating_add(plan.gen_length))),
         Goal::Middle(suffix) => {
@@ -132,13 +170,10 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
     };
     let canvas = Canvas::new(canvas, mask)
         .map_err(|error| ApiError::bad(format!("{error}: write each gap as {GAP}")).at("text"))?;
-    if prompt.contains(&mask) {
-        return Err(ApiError::bad("the prompt has the mask token in it: gaps belong into text").at("prompt"));
-    }
     Ok((Start::Gaps(canvas), region))
 }
 
-/// Whether a goal is an answer or a text with gaps.
+/// The kind of a goal: an answer, or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
         Goal::Answer => Kind::Answer,
