@@ -13,6 +13,7 @@ mod scheduler;
 mod server;
 mod service;
 mod transcript;
+mod watch;
 
 pub use config::{ApiKey, Config, Example, Limits};
 pub use error::{Error, Result};

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::Limits;
 use crate::metrics::Metrics;
+use crate::watch::{Slot, Watch, Watcher};
 
 /// How many steps a client may lag behind before its runs wait for it.
 const LAG: usize = 64;
@@ -28,8 +29,8 @@ const BROKEN: usize = 3;
 pub(crate) struct Task {
     pub(crate) plan: Plan,
     pub(crate) start: Start,
-    /// Whether what the forward passes show is to be sent.
-    pub(crate) watched: bool,
+    /// What of the forward passes is to be sent.
+    pub(crate) watch: Watch,
 }
 
 /// What a run starts from.
@@ -62,6 +63,8 @@ pub(crate) struct Progress {
     pub(crate) delta: Delta,
     /// What the forward pass showed, if the run is watched.
     pub(crate) seen: Option<Observation>,
+    /// The belief at every slot that was open before the step, if that is watched.
+    pub(crate) slots: Vec<Slot>,
     /// How many positions from the start are decided for good.
     pub(crate) settled: usize,
     pub(crate) finished: bool,
@@ -71,6 +74,8 @@ pub(crate) struct Progress {
     pub(crate) rows_read: usize,
     /// Time since the run was begun.
     pub(crate) seconds: f64,
+    /// Time of computing: of each step the share of its positions, without what watching took.
+    pub(crate) computed: f64,
 }
 
 /// Why a run cannot go on.
@@ -86,6 +91,9 @@ pub(crate) enum Refusal {
     Full,
     Stopped,
 }
+
+/// Something to ask the model between two steps.
+pub(crate) type Question = Box<dyn FnOnce(&mut dyn Model) + Send>;
 
 /// A request's end of its runs. Dropping it cancels them.
 pub(crate) struct Ticket {
@@ -116,6 +124,7 @@ struct Shared {
 /// The requests that wait, the oldest first.
 struct Queue {
     requests: VecDeque<VecDeque<Job>>,
+    questions: VecDeque<Question>,
     open: bool,
 }
 
@@ -138,13 +147,17 @@ struct Job {
     alone_until: usize,
     /// Positions computed for it, and its head start.
     spent: usize,
+    /// Seconds of computing that are its own.
+    computed: f64,
+    /// What the last step showed of its open slots.
+    slots: Vec<Slot>,
     finished: bool,
 }
 
 impl Scheduler {
     /// Starts the thread.
     pub(crate) fn start(model: Box<dyn Model>, limits: Limits, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let queue = Mutex::new(Queue { requests: VecDeque::new(), open: true });
+        let queue = Mutex::new(Queue { requests: VecDeque::new(), questions: VecDeque::new(), open: true });
         let shared = Arc::new(Shared { queue, wake: Condvar::new(), limits, metrics, failures: AtomicUsize::new(0) });
         let worker = Worker { model, active: Vec::new(), shared: shared.clone() };
         std::thread::Builder::new().name("scheduler".into()).spawn(move || worker.work())?;
@@ -168,6 +181,8 @@ impl Scheduler {
             told: 0,
             alone_until: 0,
             spent: 0,
+            computed: 0.0,
+            slots: Vec::new(),
             finished: false,
         };
         let jobs: VecDeque<Job> = runs.into_iter().enumerate().map(job).collect();
@@ -184,6 +199,20 @@ impl Scheduler {
         self.shared.metrics.waiting.set(queue.len());
         self.shared.wake.notify_one();
         Ok(Ticket { updates, cancelled })
+    }
+
+    /// Has a question answered between two steps.
+    pub(crate) fn ask(&self, question: Question) -> Result<(), Refusal> {
+        let mut queue = self.shared.lock();
+        if !queue.open {
+            return Err(Refusal::Stopped);
+        }
+        if queue.questions.len() >= self.shared.limits.queue {
+            return Err(Refusal::Full);
+        }
+        queue.questions.push_back(question);
+        self.shared.wake.notify_one();
+        Ok(())
     }
 
     /// Whether the model still answers.
@@ -257,12 +286,14 @@ impl Job {
         let delta = self.run.trace().deltas.last().cloned().expect("a step was taken");
         let progress = Progress {
             delta,
-            seen: self.task.watched.then(|| self.run.seen().clone()),
+            seen: self.task.watch.attention.then(|| self.run.seen().clone()),
+            slots: std::mem::take(&mut self.slots),
             settled: self.run.settled(),
             finished: self.finished,
             nfe: self.run.forwards(),
             rows_read: self.run.rows_read(),
             seconds: self.begun.elapsed().as_secs_f64(),
+            computed: self.computed,
         };
         self.send(room, Ok(progress));
     }
@@ -285,13 +316,16 @@ impl Drop for Worker {
         let mut queue = self.shared.lock();
         queue.open = false;
         queue.requests.clear();
+        queue.questions.clear();
     }
 }
 
 impl Worker {
     fn work(mut self) {
         while self.admit() {
+            self.answer();
             match self.choose() {
+                0 if self.active.is_empty() => {}
                 0 => std::thread::sleep(GLANCE),
                 runs => self.step(runs),
             }
@@ -322,13 +356,22 @@ impl Worker {
             }
             metrics.waiting.set(queue.len());
             metrics.running.set(active.len());
-            if !active.is_empty() {
+            if !active.is_empty() || !queue.questions.is_empty() {
                 return true;
             }
             if !queue.open {
                 return false;
             }
             queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Answers the oldest question, if there is one.
+    fn answer(&mut self) {
+        let question = self.shared.lock().questions.pop_front();
+        let Some(question) = question else { return };
+        if catch_unwind(AssertUnwindSafe(|| question(self.model.as_mut()))).is_err() {
+            tracing::error!("a question panicked");
         }
     }
 
@@ -370,10 +413,17 @@ impl Worker {
         let mut chosen: Vec<&mut Job> = active.iter_mut().filter(|job| job.room.is_some()).collect();
         let (nfe, rows) = totals(&chosen);
         let begun = Instant::now();
+        let mut watcher = Watcher::new(model.as_mut());
+        for job in chosen.iter().filter(|job| job.task.watch.beliefs) {
+            watcher.add(&job.run, &job.task.plan);
+        }
         let result = {
             let mut runs: Vec<&mut Run> = chosen.iter_mut().map(|job| &mut job.run).collect();
-            catch_unwind(AssertUnwindSafe(|| lacuna::step(&mut runs, model.as_mut())))
+            catch_unwind(AssertUnwindSafe(|| lacuna::step(&mut runs, &mut watcher)))
         };
+        let computing = begun.elapsed().saturating_sub(watcher.spent).as_secs_f64();
+        let watching = chosen.iter_mut().filter(|job| job.task.watch.beliefs);
+        watching.zip(watcher.seen()).for_each(|(job, slots)| job.slots = slots);
         let failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(Failure::Step(error)),
@@ -387,11 +437,13 @@ impl Worker {
             metrics.forwards.add(1);
             metrics.steps.add(runs);
             metrics.batch_runs.add(runs as f64);
-            metrics.batch_positions.add(chosen.iter().map(|job| job.cost()).sum::<usize>() as f64);
+            let positions = chosen.iter().map(|job| job.cost()).sum::<usize>() as f64;
+            metrics.batch_positions.add(positions);
             metrics.step_seconds.add(begun.elapsed().as_secs_f64());
             for job in chosen {
                 metrics.committed.add(job.run.trace().deltas.last().map_or(0, |delta| delta.committed.len()));
                 job.spent += job.cost();
+                job.computed += computing * job.cost() as f64 / positions;
                 job.tell();
             }
             active.retain(|job| !job.finished);

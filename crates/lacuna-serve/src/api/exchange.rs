@@ -19,6 +19,7 @@ use super::prepare::{Prepared, prepare};
 use crate::scheduler::{Progress, Ticket, Update};
 use crate::service::{Service, Work, now};
 use crate::transcript::{News, Transcript};
+use crate::watch::Watch;
 
 /// Silent connections are closed by what lies between; a comment now and then keeps them.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -256,13 +257,13 @@ pub(crate) fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Se
 pub(crate) async fn take_on(
     service: Arc<Service>,
     ask: Ask,
-    watched: bool,
+    watch: Watch,
     kind: &str,
 ) -> Result<(Ask, Exchange, Plan), ApiError> {
     let work = service.take_on()?;
     let shared = service.clone();
     let prepared = tokio::task::spawn_blocking(move || {
-        let prepared = prepare(&shared, &ask, watched);
+        let prepared = prepare(&shared, &ask, watch);
         prepared.map(|prepared| (ask, prepared))
     });
     let (ask, prepared) = prepared.await.map_err(|_| ApiError::internal("the request could not be prepared"))??;

@@ -10,6 +10,8 @@ mod models;
 mod openapi;
 mod operations;
 mod prepare;
+mod probe;
+mod spell;
 mod steps;
 mod strategies;
 
@@ -42,6 +44,7 @@ pub(crate) fn router(service: Arc<Service>) -> Result<Router> {
         .route("/v1/chat/completions", post(chat::chat))
         .route("/v1/models", get(models::models))
         .route("/v1/models/{id}", get(models::model))
+        .route("/v1/probe", post(probe::probe))
         .route("/v1/steps", post(steps::steps))
         .route("/v1/strategies", get(strategies::strategies))
         .route_layer(from_fn_with_state(service.clone(), check_key));

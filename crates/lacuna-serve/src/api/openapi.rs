@@ -6,7 +6,7 @@ use utoipa::OpenApi;
 
 use super::body::{ChatBody, CompletionBody};
 use super::fields::{DECODING, REFUSED, WITHOUT_EFFECT};
-use super::{chat, completions, models, operations, steps, strategies};
+use super::{chat, completions, models, operations, probe, steps, strategies};
 use crate::service::Service;
 
 const EVENTS: &str = "text/event-stream";
@@ -22,6 +22,7 @@ const EVENTS: &str = "text/event-stream";
         chat::chat,
         models::models,
         models::model,
+        probe::probe,
         steps::steps,
         strategies::strategies,
         operations::health,
@@ -35,6 +36,8 @@ const EVENTS: &str = "text/event-stream";
         chat::ChatChunk,
         steps::StartEvent,
         steps::StepEvent,
+        steps::WatchField,
+        probe::ProbeBody,
     ))
 )]
 struct Description;
@@ -64,12 +67,16 @@ pub(crate) fn describe(service: &Service) -> Value {
         complete(&mut schemas[name], service);
         let mut watched = schemas[name].clone();
         watched["properties"]["watch"] =
-            json!({"type": ["boolean", "null"], "description": "Send dependency scores (usually true)"});
+            json!({"oneOf": [{"$ref": "#/components/schemas/WatchField"}, {"type": "null"}]});
+        watched["properties"]["canvas"] = json!({
+            "type": ["array", "null"], "items": {"type": "integer", "minimum": 0},
+            "description": "The tokens behind the prompt, with the mask token for open slots",
+        });
         schemas[format!("Watched{name}")] = watched;
     }
     schemas["DoneEvent"] = json!({
         "type": "object",
-        "description": "What `lacuna generate --format json` prints, with details of each step; `lacuna replay` shows it",
+        "description": "What `lacuna generate --format json` prints; `lacuna replay` shows it",
         "required": ["id", "text", "tokens", "nfe", "rows_read", "steps", "kind", "strategy", "prompt_tokens", "seconds",
             "tokens_per_second", "canvas", "mask_token", "model", "usage", "finish_reason"],
     });

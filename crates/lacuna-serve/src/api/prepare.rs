@@ -10,6 +10,7 @@ use super::body::{Ask, Given, Goal, Prompt};
 use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
+use crate::watch::Watch;
 
 /// What a request's runs are, before they are queued.
 pub(crate) struct Prepared {
@@ -24,7 +25,7 @@ pub(crate) struct Prepared {
 }
 
 /// Makes runs of what was asked.
-pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Prepared, ApiError> {
+pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prepared, ApiError> {
     let served = &service.config.model_name;
     if let Some(asked) = ask.model.as_ref().filter(|asked| *asked != served) {
         return Err(ApiError::no_model(asked, served));
@@ -35,7 +36,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
         let why = format!("{wanted} texts are asked for, but a request may ask for {} at most", limits.runs);
         return Err(ApiError::bad(why).at("n"));
     }
-    let plan = plan(service, ask, watched)?;
+    let plan = plan(service, ask, watch)?;
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
     for prompt in prompts(service, &ask.given)? {
@@ -44,7 +45,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
         for choice in 0..ask.n {
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
-            let task = Task { plan, start: start.clone(), watched };
+            let task = Task { plan, start: start.clone(), watch };
             let run = task.run(&service.description)?;
             let written = run.canvas().gaps().count();
             if written > limits.gen_length {
@@ -52,7 +53,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
                 return Err(ApiError::bad(why).at("gen_length"));
             }
             let (ends, open_end) = match ask.goal {
-                Goal::Answer => (service.ends.clone(), Finish::Length),
+                Goal::Answer | Goal::Canvas(_) => (service.ends.clone(), Finish::Length),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
                 Goal::Gaps(_) => (Vec::new(), Finish::Stop),
             };
@@ -85,7 +86,7 @@ fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError
 }
 
 /// What the request means for this model.
-fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
+fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let mut plan = ask.request.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, named, there) in [
@@ -96,10 +97,10 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
             return Err(ApiError::bad(format!("{name} names {named}, but the model has {there}")).at(name));
         }
     }
-    if !matches!(ask.goal, Goal::Answer) && !ask.allow_eos {
+    if matches!(ask.goal, Goal::Middle(_) | Goal::Gaps(_)) && !ask.allow_eos {
         plan.options.sampling.suppressed.extend(&service.ends);
     }
-    if watched && plan.layers().is_empty() {
+    if watch.attention && plan.layers().is_empty() {
         let source = |&layer: &usize| AttentionSource { layer, heads: plan.settings.heads.clone() };
         plan.options.watch = plan.settings.layers.iter().map(source).collect();
     }
@@ -121,6 +122,11 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             let suffix = if suffix.is_empty() { Vec::new() } else { service.text()?.encode(suffix)? };
             ([prompt, &gap, &suffix].concat(), from..from + plan.gen_length)
         }
+        Goal::Canvas(tokens) => {
+            let whole = [prompt, tokens].concat();
+            let length = whole.len();
+            (whole, from..length)
+        }
         Goal::Gaps(text) => {
             let body = service.checkpoint.encode_with_gaps(text).map_err(|error| ApiError::from(error).at("text"))?;
             let whole = [prompt, &body].concat();
@@ -128,8 +134,11 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             (whole, from..length)
         }
     };
-    let canvas = Canvas::new(canvas, mask)
-        .map_err(|error| ApiError::bad(format!("{error}: write each gap as {GAP}")).at("text"))?;
+    let (how, field) = match goal {
+        Goal::Canvas(_) => (format!("write each open slot as the mask token, {mask}"), "canvas"),
+        _ => (format!("write each gap as {GAP}"), "text"),
+    };
+    let canvas = Canvas::new(canvas, mask).map_err(|error| ApiError::bad(format!("{error}: {how}")).at(field))?;
     if prompt.contains(&mask) {
         return Err(ApiError::bad("the prompt has the mask token in it: gaps belong into text").at("prompt"));
     }
@@ -139,7 +148,7 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
 /// Whether a goal is an answer or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
-        Goal::Answer => Kind::Answer,
+        Goal::Answer | Goal::Canvas(_) => Kind::Answer,
         Goal::Middle(_) | Goal::Gaps(_) => Kind::Fill,
     }
 }
