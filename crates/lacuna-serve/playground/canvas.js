@@ -10,13 +10,14 @@ import { isRole, isSpecial, pieces } from "./tokens.js";
  * @property {HTMLElement} home stands for the position in the flow
  * @property {HTMLElement[]} parts a token that breaks a line has several
  * @property {string} key what it is laid out for
- * @property {number} look how it was drawn last
+ * @property {number} look the states and the moment that it was drawn for last; -1 if it is to be drawn anew
+ * @property {number} level how tall its bar is
  *
  * @typedef {{position: number, anchor: Element}} Seen
  */
 
 const SHADES = 48; // of time, on the canvas
-const LEVELS = 24; // of a bar
+const LEVELS = 16; // of a bar
 const FEW = 200; // cells that may move softly
 const STATES = ["given", "open", "fresh", "end", "next", "reopened", "hand"];
 
@@ -57,7 +58,7 @@ export class CanvasView {
     this.#run = null;
     this.#cells.clear();
     this.prompt.replaceChildren(text);
-    this.root.replaceChildren(...Array.from({ length: count }, () => element("span", "cell open blank", element("i", "bar"), element("span", "token"))));
+    this.root.replaceChildren(...Array.from({ length: count }, () => element("span", "cell open blank", element("span", "token"))));
     this.root.setAttribute("aria-label", `Canvas of ${count} undecided tokens`);
   }
 
@@ -74,7 +75,7 @@ export class CanvasView {
       if (block !== null && position > run.from && block !== run.blockOf(position - 1)) flow.push(boundary(block));
       const home = element("span", "at");
       home.dataset.position = position;
-      this.#cells.set(position, { home, parts: [], key: "", look: -1 });
+      this.#cells.set(position, { home, parts: [], key: "", look: -1, level: 0 });
       flow.push(home);
     }
     this.root.classList.toggle("few", this.#cells.size <= FEW);
@@ -102,19 +103,24 @@ export class CanvasView {
       const states = [!gap, open, fresh, commit !== null && run.isEnd(commit), open && chosen.has(position), open && reopened.has(position), commit?.hand ?? false];
       const moment = commit ? Math.round(SHADES * shareOf(commit.step, run.length)) : SHADES + 1;
       const level = open && tall && !Number.isNaN(tall[position]) ? Math.round(LEVELS * (0.06 + 0.94 * tall[position])) : 0;
-      const look = states.reduce((bits, is, bit) => bits | (is ? 1 << bit : 0), (moment << 8) | (level << 16));
+      const look = states.reduce((bits, is, bit) => bits | (is ? 1 << bit : 0), moment << 8);
       if (fresh) latest ??= cell;
       this.#lay(cell, settled, commit);
-      if (cell.look === look) continue;
-      cell.look = look;
-      for (const part of cell.parts) dress(part, states, commit ? moment : null, level);
+      if (cell.look !== look) {
+        cell.look = look;
+        for (const part of cell.parts) dress(part, states, commit ? moment : null);
+      }
+      if (cell.level !== level) {
+        cell.level = level;
+        for (const part of cell.parts) raise(part, level);
+      }
     }
-    if (latest) this.#follow(latest.parts[0]);
+    if (latest) requestAnimationFrame(() => this.#follow(latest.parts[0]));
     const where = steps === run.length ? "in the end" : `after step ${steps} of ${run.length}`;
     this.root.setAttribute("aria-label", `Canvas ${where}: ${run.textAt(steps)}`);
   }
 
-  /** Keeps what is new in view where the canvas is longer than its place. */
+  /** Keeps what is new in view where the canvas is longer than its place. Measuring waits until all lanes are drawn. */
   #follow(part) {
     const { root } = this;
     if (root.scrollHeight <= root.clientHeight + 2) return;
@@ -146,13 +152,12 @@ export class CanvasView {
     const key = early ? `${commit.token} before ${settled.token}` : settled ? `${settled.token} ${settled.text}` : "?";
     if (cell.key === key) return;
     cell.key = key;
-    cell.look = -1;
+    cell.look = cell.level = -1;
     const lines = early ? [{ text: this.#shown(commit).replaceAll("\n", "⏎"), breaks: false }] : pieces(this.#shown(settled));
     cell.parts = lines.map(({ text }) => {
-      const part = element("span", "cell", element("i", "bar"), element("span", "token", text));
-      part.classList.toggle("blank", text === "");
-      part.classList.toggle("number", settled?.text === null);
-      part.classList.toggle("line-end", text.endsWith("⏎"));
+      const kinds = ["cell", text === "" && "blank", settled?.text === null && "number", text.endsWith("⏎") && "line-end"];
+      const part = element("span", "", element("span", "token", text));
+      part.dataset.kind = kinds.filter(Boolean).join(" ");
       return part;
     });
     cell.home.replaceChildren(...cell.parts.flatMap((part, index) => (lines[index].breaks ? [part, element("i", "break")] : [part])));
@@ -220,13 +225,17 @@ function boundary(block) {
   return mark;
 }
 
-function dress(part, states, moment, level) {
-  STATES.forEach((state, index) => part.classList.toggle(state, states[index]));
-  part.firstElementChild.style.transform = `scaleY(${level / LEVELS})`;
+/** Classes are written all at once, and only where they change: this is what a scrubbed canvas spends its time with. */
+function dress(part, states, moment) {
+  part.className = `${part.dataset.kind} ${STATES.filter((_, index) => states[index]).join(" ")}`;
   if (moment === null) return;
   const colour = timeColour(moment / SHADES);
   const { surface, tint } = shades();
   part.style.setProperty("--time", css(colour));
   part.style.setProperty("--tint", css(mix(surface, colour, tint)));
   part.style.setProperty("--ink", inkOn(colour));
+}
+
+function raise(part, level) {
+  part.style.setProperty("--level", `${((100 * level) / LEVELS).toFixed(0)}%`);
 }

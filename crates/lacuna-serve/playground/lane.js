@@ -54,7 +54,7 @@ export class Lane {
       decide: (seen) => this.run && on.decide(this, seen, this.#steps),
     });
     this.arcs = new Arcs(this.root);
-    this.why = new WhyView(this.find(".why"));
+    this.why = new WhyView(this.find(".why"), () => this.#again());
     this.map = new HeatMap(this.find(".map"), {
       seek: (steps) => on.seek(this.run, steps),
       inspect: (seen) => this.#inspect(seen),
@@ -86,9 +86,8 @@ export class Lane {
   /** Lets the bars show another quantity. */
   showBy(name) {
     this.#wanted = name;
-    this.#drawn = "";
     this.#bars();
-    this.update(this.#steps);
+    this.#again();
   }
 
   /** Offers what the catalogue has. */
@@ -247,6 +246,12 @@ export class Lane {
     this.#outcome(!run.running && steps === run.length);
     this.#state();
     if (this.#seen?.anchor.isConnected && !byId("tip").hidden) showTip(run, this.#seen.position, steps, this.#seen.anchor);
+  }
+
+  /** Draws the moment anew. */
+  #again() {
+    this.#drawn = "";
+    this.update(this.#steps);
   }
 
   #numbers(nfe, seconds, decided) {

@@ -5,14 +5,21 @@ import { QUANTITIES, levels, quantityOf, ranking } from "./quantity.js";
 import { named, number, percent } from "./tokens.js";
 
 const ROW = 19.2; // pixels
-const FEWEST = 5;
+const FEWEST = 4;
 const MOST = 16;
 
 export class WhyView {
-  /** @param {any} root */
-  constructor(root) {
+  /** @param {any} root @param {() => void} resized there is room for more rows, or fewer */
+  constructor(root, resized) {
     this.headline = root.querySelector(".headline");
     this.list = root.querySelector("ol");
+    this.room = FEWEST;
+    new ResizeObserver(([{ contentRect }]) => {
+      const room = Math.min(Math.max(Math.floor(contentRect.height / ROW), FEWEST), MOST);
+      if (room === this.room) return;
+      this.room = room;
+      resized();
+    }).observe(this.list);
   }
 
   clear() {
@@ -35,8 +42,7 @@ export class WhyView {
     const ranked = ranking(step, quantity);
     const title = element("strong", "", steps < run.length ? `Step ${index + 1} is next: ` : `Step ${index + 1} was the last: `);
     this.headline.replaceChildren(title, sentence(step, order, quantity, ranked, chosen));
-    const room = Math.min(Math.max(Math.floor(this.list.clientHeight / ROW), FEWEST), MOST);
-    const rows = ranked.length > 0 ? selected(ranked, chosen, room) : step.committed.slice(0, room).map(({ position }) => ({ position }));
+    const rows = ranked.length > 0 ? selected(ranked, chosen, this.room) : step.committed.slice(0, this.room).map(({ position }) => ({ position }));
     const tall = levels(step, quantity);
     this.list.replaceChildren(...rows.map((row) => line(run, step, row, chosen.get(row.position), tall?.[row.position])));
   }
