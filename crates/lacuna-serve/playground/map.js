@@ -28,7 +28,7 @@ export class HeatMap {
     this.plot = root.querySelector(".plot");
     this.canvas = root.querySelector("canvas");
     this.cursor = root.querySelector(".cursor");
-    this.title = root.querySelector("h3 .soft");
+    this.title = root.querySelector("h2 .soft");
     this.left = root.querySelector(".axis span");
     this.right = root.querySelector(".axis span:last-child");
     root.querySelector(".save-svg").addEventListener("click", () => this.#run?.length && save(svg(this.#run, this.#quantity), this.#name("svg")));

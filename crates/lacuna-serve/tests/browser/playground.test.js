@@ -128,28 +128,28 @@ test("every lane's bars show what it ranks by: what is chosen next has the talle
     { hash: `${ONE_LANE}&lane=confidence%2Beb&lane=entropy%2Beb&lane=margin%2Beb`, context: { viewport: { width: 1280, height: 800 } } },
   ));
 
-test("canvas, order map and ranking are seen together, with one to four lanes", async () => {
-  for (const [width, height] of [[1280, 800], [1440, 900], [1920, 1080]]) {
-    await open(
+for (const [width, height] of [[1280, 800], [1440, 900], [1920, 1080]]) {
+  test(`canvas, order map and ranking are seen together, with four lanes to one, at ${width} × ${height}`, () =>
+    open(
       async (page) => {
-        for (let count = 1; count <= 4; count += 1) {
-          if (count > 1) await page.locator("#lane-add").click();
-          await page.locator("#run").click();
-          await finished(page);
-          await seek(page, 3);
+        await page.locator("#run").click();
+        await finished(page);
+        await seek(page, 3);
+        for (let count = 4; count >= 1; count -= 1) {
           await page.waitForFunction(() => {
             const foot = document.getElementById("player").getBoundingClientRect().top;
             const seen = (node) => node.getBoundingClientRect().top >= 0 && node.getBoundingClientRect().bottom <= foot;
-            return [...document.querySelectorAll(".lane :is(.canvas, .map, .why)")].every(seen);
+            const rows = (canvas) => canvas.clientHeight > 100 || canvas.scrollHeight <= canvas.clientHeight + 2;
+            return [...document.querySelectorAll(".lane :is(.canvas, .map, .why)")].every(seen) && [...document.querySelectorAll(".canvas")].every(rows);
           });
           await picture(page, `lanes-${count}-${width}`);
+          if (count === 4) assert.ok(await page.locator("#lane-add").isDisabled());
+          if (count > 1) await page.locator(".remove").last().click();
         }
-        assert.ok(await page.locator("#lane-add").isDisabled());
       },
-      { hash: ONE_LANE, context: { viewport: { width, height } } },
-    );
-  }
-});
+      { hash: `${ONE_LANE}&lane=confidence%2Beb&lane=random%2Beb&lane=saber`, context: { viewport: { width, height } } },
+    ));
+}
 
 test("an open slot tells its candidates and what it looks at", () =>
   open(
@@ -193,6 +193,7 @@ test("the visitor takes the wheel", () =>
       await page.keyboard.press("Enter");
       await page.locator("#wheel-word").fill("Grüße");
       await page.keyboard.press("Enter");
+      await page.locator("#wheel").waitFor({ state: "hidden" });
       await page.waitForFunction(() => document.querySelector(".state").textContent === "with your hand");
       await page.locator("#last").click();
       assert.match(await page.locator(".now").textContent(), /Grüße/, "a word of several tokens, letters of several bytes");
@@ -498,7 +499,7 @@ test("it works without a mouse", () =>
       await page.keyboard.press("Tab");
       reached.add(await focused());
     }
-    for (const stop of ["theme", "prompt", "run", "order", "pace", "canvas", "lane-add", "copy-curl"]) assert.ok(reached.has(stop), `${stop} in ${[...reached]}`);
+    for (const stop of ["theme", "prompt", "run", "order", "pace", "canvas", "lane-add", "copy-curl"]) assert.ok([...reached].some((name) => name.split(" ").includes(stop)), `${stop} in ${[...reached]}`);
     await page.keyboard.press("?");
     assert.ok(await page.locator("#help").isVisible());
     await picture(page, "help");
@@ -519,7 +520,8 @@ test("a phone shows all of it", () =>
       const box = await page.locator(".canvas").first().boundingBox();
       assert.ok(box.y >= 0 && box.y < 500, "the canvas has come into view");
       await page.locator(".tab").nth(1).tap();
-      await page.waitForFunction(() => document.querySelectorAll(".tab")[1].getAttribute("aria-pressed") === "true");
+      await page.waitForFunction(() => document.getElementById("lanes").scrollLeft >= 358);
+      assert.equal(await page.locator(".tab").nth(1).getAttribute("aria-pressed"), "true");
       const second = await page.locator(".canvas").nth(1).boundingBox();
       assert.ok(second.x >= 0 && second.x < 60 && Math.abs(second.y - box.y) < 60, "the other lane takes its place");
       await page.locator("#lanes").evaluate((node) => node.scrollTo({ left: 0, behavior: "instant" }));
