@@ -132,7 +132,7 @@ impl Forward {
             work.enter(*sizes, block, hidden, None);
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             block.key_value.apply(&work.input, &mut work.key_value);
-            context.fill(*shape, layout, rope, kept.complete(layout, layer, &mut work.key_value));
+            context.fill(*shape, layout, rope, kept.complete(layout, layer, &work.key_value));
             for source in sources.iter().filter(|source| source.layer == layer) {
                 work.enter(*sizes, block, hidden, Some(one));
                 work.ask(block);
