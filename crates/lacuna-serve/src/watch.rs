@@ -58,7 +58,7 @@ impl<'a> Watcher<'a> {
         self.watched.push(Watched {
             tokens,
             sampling: greedy(&plan.options.sampling, run.canvas().mask()),
-            guidance: plan.options.guidance as f32,
+            guidance: plan.options.guidance,
         });
     }
 
