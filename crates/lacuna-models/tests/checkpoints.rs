@@ -4,7 +4,7 @@ mod common;
 
 use common::altered::{Altered, Parts};
 use common::{all_layers, data, distance, goldens, view};
-use lacuna::{Predictor, View};
+use lacuna::{AttentionSource, Predictor, Token, View};
 use lacuna_models::{Checkpoint, Convention, CpuPredictor, Model, Precision};
 use safetensors::Dtype;
 use serde_json::{Value, json};
@@ -47,6 +47,26 @@ fn sixteen_bit_checkpoints_load_and_stay_sixteen_bit() {
             let largest = golden.logits.iter().fold(0.0, |largest: f32, logit| largest.max(logit.abs()));
             assert!(error < tolerance * largest, "{name} {dtype:?}: off by {error} of {largest}");
         }
+    }
+}
+
+#[test]
+fn the_attention_of_a_position_sums_to_its_dependency_score() {
+    for name in ["llada-tiny", "dream-tiny"] {
+        let mut model = CpuPredictor::load(&Checkpoint::open(data(name)).unwrap(), None).unwrap();
+        let mask = model.description().mask;
+        let tokens: Vec<Token> = (1..30).map(|index| if index % 3 == 0 { mask } else { index }).collect();
+        let last = model.description().layers - 1;
+        let sources = [AttentionSource { layer: 0, heads: vec![] }, AttentionSource { layer: last, heads: vec![1] }];
+        let seen = model.observe(&[View { attention: &sources, ..view(&tokens) }]).unwrap().remove(0);
+        for position in (2..tokens.len()).step_by(3) {
+            let paid = model.attention(&tokens, position, &sources).unwrap().unwrap();
+            assert!((paid.iter().sum::<f32>() - 1.0).abs() < 1e-4, "{name}: all of it is 1");
+            let there = paid.iter().zip(&tokens).filter(|(_, token)| **token != mask).map(|(paid, _)| paid);
+            let mean = seen.dependency.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
+            assert!((there.sum::<f32>() - mean).abs() < 1e-4, "{name}, position {position}");
+        }
+        assert!(model.attention(&tokens, tokens.len(), &sources).is_err());
     }
 }
 

@@ -16,6 +16,7 @@ mod scheduler;
 mod server;
 mod service;
 mod transcript;
+mod watch;
 
 pub use config::{Config, Example, Limits};
 pub use error::{Error, Result};

@@ -125,6 +125,50 @@ impl Attended {
         }
     }
 
+    /// The attention weights of the only row of a selection, whose query (before rotation) is `query`, to every key of its
+    /// view: the mean over `heads`, or over all if there are none.
+    pub(crate) fn weights(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        transform: HeadTransform<'_>,
+        query: &[f32],
+        context: &Context,
+        heads: &[usize],
+    ) -> Vec<f32> {
+        match context {
+            Context::F32(key_values) => self.weights_with(layout, selection, transform, query, key_values, heads),
+            Context::Bf16(key_values) => self.weights_with(layout, selection, transform, query, key_values, heads),
+        }
+    }
+
+    fn weights_with<E: Scratched>(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        transform: HeadTransform<'_>,
+        query: &[f32],
+        key_values: &KeyValues<E>,
+        heads: &[usize],
+    ) -> Vec<f32> {
+        let (shape, tile) = (self.shape, selection.tiles[0]);
+        let all: Vec<usize> = (0..shape.heads).collect();
+        let heads = if heads.is_empty() { &all } else { heads };
+        let mut mean = vec![0.0; layout.spans[tile.view].length];
+        for &head in heads {
+            let task = Task { shape, tile, head, layout, selection, transform, key_values };
+            let visible = task.visible();
+            E::with_scratch(|scratch| {
+                let total = task.exponentials(scratch, query, &mut [0.0])[0] * heads.len() as f64;
+                for (key, mean) in mean[..visible].iter_mut().enumerate() {
+                    let place = run_offset::<f32>(visible, 0, key / f32::DEPTH) + key % f32::DEPTH;
+                    *mean += (f64::from(scratch.scores[place]) / total) as f32;
+                }
+            });
+        }
+        mean
+    }
+
     /// Writes the mixed values of all heads of a row of the selection.
     pub(crate) fn write_row(&self, selection: &Selection, index: usize, output: &mut [f32]) {
         let size = self.shape.head_size;
@@ -160,12 +204,33 @@ struct Task<'a, E> {
 
 impl<E: Scratched> Task<'_, E> {
     fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
+        let totals = self.exponentials(scratch, queries, mass);
+        if want == Want::Mass {
+            return;
+        }
         let Shape { heads, key_value_heads, head_size, .. } = self.shape;
-        let Tile { view, shadow, first, count } = self.tile;
+        let Tile { view, count, .. } = self.tile;
         let span = self.layout.spans[view];
-        // Positions ascend, so the last row sees most.
-        let last = self.position(count - 1);
-        let visible = if shadow { span.keys() } else { self.shape.visibility.prefix(last, span.length) };
+        let mix = Small {
+            activations: &scratch.probabilities[..],
+            rows: count,
+            k: self.visible(),
+            weights: self.key_values.values_of(self.shape, view, span.keys(), self.head * key_value_heads / heads),
+            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
+            n: head_size,
+        };
+        mix.multiply(mixed, Target::Rows { stride: head_size });
+        for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
+            scale(row, (1.0 / total) as f32);
+        }
+    }
+
+    /// Leaves the exponentials of the tile's scores in the scratch, and each row's mass in `mass`; gives each row's sum.
+    fn exponentials(&self, scratch: &mut Scratch<E>, queries: &[f32], mass: &mut [f32]) -> [f64; TILE] {
+        let Shape { heads, key_value_heads, head_size, .. } = self.shape;
+        let Tile { view, first, count, .. } = self.tile;
+        let span = self.layout.spans[view];
+        let visible = self.visible();
         let key_head = self.head * key_value_heads / heads;
         let Scratch { normed, rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
@@ -200,21 +265,15 @@ impl<E: Scratched> Task<'_, E> {
             totals[index] = total;
             mass[index] = (open / total) as f32;
         }
-        if want == Want::Mass {
-            return;
-        }
-        let mix = Small {
-            activations: &probabilities[..],
-            rows: count,
-            k: visible,
-            weights: self.key_values.values_of(self.shape, view, span.keys(), key_head),
-            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
-            n: head_size,
-        };
-        mix.multiply(mixed, Target::Rows { stride: head_size });
-        for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
-            scale(row, (1.0 / total) as f32);
-        }
+        totals
+    }
+
+    /// Number of keys that the tile's rows see.
+    fn visible(&self) -> usize {
+        let span = self.layout.spans[self.tile.view];
+        // Positions ascend, so that the last row sees most.
+        let last = self.position(self.tile.count - 1);
+        if self.tile.shadow { span.keys() } else { self.shape.visibility.prefix(last, span.length) }
     }
 
     /// Sets the scores of keys that a row of the tile does not see to −∞. What they then add to any sum is zero.

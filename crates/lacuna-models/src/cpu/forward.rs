@@ -1,6 +1,6 @@
 //! The forward pass: all blocks but the last for all rows, the rest for the rows that are asked for.
 
-use lacuna::{Observation, View};
+use lacuna::{AttentionSource, Observation, View};
 use rayon::prelude::*;
 
 use super::attention::{Attended, Shape, TILE, Want};
@@ -125,6 +125,41 @@ impl Forward {
             }
         }
         seen
+    }
+
+    /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
+    /// source are computed.
+    pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
+        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked: one, work } = self;
+        rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
+        hidden.resize(layout.rows() * sizes.hidden);
+        for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
+            weights.embedding.look_up(token, row);
+        }
+        all.select(layout, 0..layout.rows(), TILE);
+        one.select(layout, std::iter::once(row), TILE);
+        let last = sources.iter().map(|source| source.layer).max().unwrap_or(0);
+        let mut mean = vec![0.0; layout.keys()];
+        for (layer, block) in weights.blocks.iter().enumerate().take(last + 1) {
+            work.enter(*sizes, block, hidden, None);
+            work.key_value.resize(layout.rows() * block.key_value.matrix.n());
+            block.key_value.apply(&work.input, &mut work.key_value);
+            let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
+            context.fill(*shape, layout, transform, kept.complete(layout, layer, &work.key_value));
+            for source in sources.iter().filter(|source| source.layer == layer) {
+                work.enter(*sizes, block, hidden, Some(one));
+                work.ask(block);
+                let transform = block.query_transform(*sizes, rope);
+                let paid = work.attended.weights(layout, one, transform, &work.query, context, &source.heads);
+                mean.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / sources.len() as f32);
+            }
+            if layer < last {
+                work.enter(*sizes, block, hidden, None);
+                work.ask(block);
+                work.finish(*sizes, block, layout, all, rope, context, hidden);
+            }
+        }
+        mean
     }
 
     /// The output of the last block for a selection of rows.

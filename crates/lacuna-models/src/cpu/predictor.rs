@@ -1,6 +1,6 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+use lacuna::{AttentionSource, Belief, Description, Observation, Predictor, Row, Token, View};
 
 use super::forward::Forward;
 use super::measure::ceiling_gflops;
@@ -93,6 +93,22 @@ impl Model for CpuPredictor {
     fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
         let Self { forward, layout, reader, .. } = self;
         inside_the_pool(|| reader.logits(forward, layout, view))
+    }
+
+    fn attention(
+        &mut self,
+        tokens: &[Token],
+        position: usize,
+        sources: &[AttentionSource],
+    ) -> lacuna::Result<Option<Vec<f32>>> {
+        let view = View { tokens, attention: sources, ..View::default() };
+        check(&view, &self.description, None)?;
+        if position >= tokens.len() {
+            return Err(Error::Request(format!("position {position} is not on a canvas of {}", tokens.len())).into());
+        }
+        self.layout.pack(&[view], self.description.mask);
+        let Self { forward, layout, .. } = self;
+        Ok(Some(inside_the_pool(|| forward.attention(layout, position, sources))))
     }
 }
 

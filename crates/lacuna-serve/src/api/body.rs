@@ -260,6 +260,8 @@ pub(crate) enum Goal {
     Middle(String),
     /// A text with gaps.
     Gaps(String),
+    /// An answer that is decided in part: the tokens behind the prompt, with masks.
+    Canvas(Vec<Token>),
 }
 
 impl Ask {

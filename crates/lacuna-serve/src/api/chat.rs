@@ -13,6 +13,7 @@ use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
 use crate::service::Service;
 use crate::transcript::{Finish, Scored};
+use crate::watch::Watch;
 
 /// An answer.
 #[derive(Serialize, ToSchema)]
@@ -120,7 +121,7 @@ impl ChatLogprobs {
     )))
 )]
 pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Payload) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, false, "chatcmpl").await?;
+    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, Watch::default(), "chatcmpl").await?;
     if ask.stream {
         return Ok(exchange.stream(chunk));
     }

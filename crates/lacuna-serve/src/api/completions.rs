@@ -13,6 +13,7 @@ use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
 use crate::service::Service;
 use crate::transcript::{Finish, News, Scored};
+use crate::watch::Watch;
 
 /// A text, or a part of one.
 #[derive(Serialize, ToSchema)]
@@ -82,7 +83,7 @@ pub(crate) async fn completions(
     State(service): State<Arc<Service>>,
     Payload(body): Payload,
 ) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, false, "cmpl").await?;
+    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, Watch::default(), "cmpl").await?;
     if ask.stream {
         return Ok(exchange.stream(chunk));
     }

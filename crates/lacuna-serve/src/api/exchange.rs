@@ -19,6 +19,7 @@ use super::prepare::{Prepared, check_size, prepare};
 use crate::scheduler::{Progress, Ticket, Update};
 use crate::service::{Service, Work, now};
 use crate::transcript::{News, Transcript};
+use crate::watch::Watch;
 
 /// Silent connections are closed by what lies between; a comment now and then keeps them.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -276,14 +277,14 @@ pub(crate) fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Se
 pub(crate) async fn take_on(
     service: Arc<Service>,
     ask: Ask,
-    watched: bool,
+    watch: Watch,
     kind: &str,
 ) -> Result<(Ask, Exchange, Plan), ApiError> {
     let work = service.take_on()?;
     let bytes = check_size(&service, &ask.given, Some(&ask.goal))?;
     let shared = service.clone();
     let prepared = service.prepare(work.begun, bytes, move || {
-        let prepared = prepare(&shared, &ask, watched)?;
+        let prepared = prepare(&shared, &ask, watch)?;
         Ok((ask, prepared))
     });
     let (ask, prepared) = prepared.await?;

@@ -12,6 +12,8 @@ mod neutral;
 mod openapi;
 mod operations;
 mod prepare;
+mod probe;
+mod spell;
 mod steps;
 mod strategies;
 mod tokenize;
@@ -53,6 +55,7 @@ pub(crate) fn router(service: Arc<Service>) -> Result<Router> {
         .route("/v1/chat/completions", post(chat::chat))
         .route("/v1/models", get(models::models))
         .route("/v1/models/{id}", get(models::model))
+        .route("/v1/probe", post(probe::probe))
         .route("/v1/steps", post(steps::steps))
         .route("/v1/strategies", get(strategies::strategies))
         .route("/tokenize", post(tokenize::tokenize))

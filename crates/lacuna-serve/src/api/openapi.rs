@@ -7,7 +7,7 @@ use utoipa::OpenApi;
 use super::body::{ChatBody, CompletionBody};
 use super::fields::{REFUSED, WITHOUT_EFFECT, schemas};
 use super::neutral::NEUTRAL;
-use super::{chat, completions, models, operations, steps, strategies, tokenize};
+use super::{chat, completions, models, operations, probe, steps, strategies, tokenize};
 use crate::service::Service;
 
 const EVENTS: &str = "text/event-stream";
@@ -23,6 +23,7 @@ const EVENTS: &str = "text/event-stream";
         chat::chat,
         models::models,
         models::model,
+        probe::probe,
         steps::steps,
         strategies::strategies,
         operations::health,
@@ -39,6 +40,8 @@ const EVENTS: &str = "text/event-stream";
         chat::ChatChunk,
         steps::StartEvent,
         steps::StepEvent,
+        steps::WatchField,
+        probe::ProbeBody,
     ))
 )]
 struct Description;
@@ -69,12 +72,16 @@ pub(crate) fn describe(service: &Service) -> Value {
         complete(&mut schemas[name], service);
         let mut watched = schemas[name].clone();
         watched["properties"]["watch"] =
-            json!({"type": ["boolean", "null"], "description": "Send dependency scores (usually true)"});
+            json!({"oneOf": [{"$ref": "#/components/schemas/WatchField"}, {"type": "null"}]});
+        watched["properties"]["canvas"] = json!({
+            "type": ["array", "null"], "items": {"type": "integer", "minimum": 0},
+            "description": "The tokens behind the prompt, with the mask token for open slots",
+        });
         schemas[format!("Watched{name}")] = watched;
     }
     schemas["DoneEvent"] = json!({
         "type": "object",
-        "description": "What `lacuna generate --format json` prints, with details of each step; `lacuna replay` shows it",
+        "description": "What `lacuna generate --format json` prints; `lacuna replay` shows it",
         "required": ["id", "text", "tokens", "nfe", "rows_read", "steps", "kind", "strategy", "prompt_tokens", "seconds",
             "tokens_per_second", "canvas", "mask_token", "model", "usage", "finish_reason"],
     });

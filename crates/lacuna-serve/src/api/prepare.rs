@@ -10,6 +10,7 @@ use super::body::{Ask, Given, Goal, Prompt};
 use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
+use crate::watch::Watch;
 
 /// The runs of a request, before they are queued.
 pub(crate) struct Prepared {
@@ -24,7 +25,7 @@ pub(crate) struct Prepared {
 }
 
 /// Makes runs of what was asked.
-pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Prepared, ApiError> {
+pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prepared, ApiError> {
     let served = &service.config.model_name;
     if let Some(asked) = ask.model.as_ref().filter(|asked| *asked != served) {
         return Err(ApiError::no_model(asked, served));
@@ -36,7 +37,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
         let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
         return Err(ApiError::bad(why).at("n"));
     }
-    let plan = plan(service, ask, watched)?;
+    let plan = plan(service, ask, watch)?;
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
     for prompt in prompts(service, &ask.given)? {
@@ -46,7 +47,8 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
             let most = plan.max_tokens.unwrap_or(0);
-            let task = Task { plan, start: start.clone(), watched, allow_eos: ask.allow_eos };
+            let allow_eos = ask.allow_eos || matches!(ask.goal, Goal::Canvas(_));
+            let task = Task { plan, start: start.clone(), watch, allow_eos };
             let run = task.run(&service.description)?;
             let written = run.canvas().gaps().count().max(most);
             if written > limits.gen_length {
@@ -54,7 +56,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
                 return Err(ApiError::bad(why).at("gen_length"));
             }
             let (ends, open_end) = match ask.goal {
-                Goal::Answer => (service.ends.clone(), Finish::Length),
+                Goal::Answer | Goal::Canvas(_) => (service.ends.clone(), Finish::Length),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
                 Goal::Gaps(_) => (Vec::new(), Finish::Stop),
             };
@@ -96,6 +98,7 @@ pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) 
     let goal = match goal {
         Some(Goal::Middle(suffix)) => text("suffix", suffix.len())?,
         Some(Goal::Gaps(gaps)) => text("text", gaps.len())?,
+        Some(Goal::Canvas(tokens)) => list(tokens)?,
         Some(Goal::Answer) | None => 0,
     };
     Ok(given.saturating_add(goal))
@@ -127,7 +130,7 @@ fn with_length(ask: &Ask) -> Result<Request, ApiError> {
 }
 
 /// The request's plan for this model.
-fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
+fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
@@ -136,7 +139,7 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
             return Err(ApiError::bad(format!("{name} names {named}, but the model has {there}")).at(name));
         }
     }
-    if watched && plan.layers().is_empty() {
+    if watch.attention && plan.layers().is_empty() {
         plan.options.watch = PlanContext::of(&service.checkpoint).attention_for(&plan.params);
     }
     Ok(plan)
@@ -161,6 +164,11 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             let suffix = if suffix.is_empty() { Vec::new() } else { service.text()?.encode(suffix)? };
             ([prompt, &gap, &suffix].concat(), from..from + plan.gen_length)
         }
+        Goal::Canvas(tokens) => {
+            let whole = [prompt, tokens].concat();
+            let length = whole.len();
+            (whole, from..length)
+        }
         Goal::Gaps(text) => {
             let body = service.checkpoint.encode_with_gaps(text).map_err(|error| ApiError::from(error).at("text"))?;
             let whole = [prompt, &body].concat();
@@ -168,15 +176,18 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             (whole, from..length)
         }
     };
-    let canvas = Canvas::new(canvas, mask)
-        .map_err(|error| ApiError::bad(format!("{error}: write each gap as {GAP}")).at("text"))?;
+    let (how, field) = match goal {
+        Goal::Canvas(_) => (format!("write each open slot as the mask token, {mask}"), "canvas"),
+        _ => (format!("write each gap as {GAP}"), "text"),
+    };
+    let canvas = Canvas::new(canvas, mask).map_err(|error| ApiError::bad(format!("{error}: {how}")).at(field))?;
     Ok((Start::Gaps(canvas), region))
 }
 
 /// The kind of a goal: an answer, or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
-        Goal::Answer => Kind::Answer,
+        Goal::Answer | Goal::Canvas(_) => Kind::Answer,
         Goal::Middle(_) | Goal::Gaps(_) => Kind::Fill,
     }
 }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::share::Candidate;
+use crate::watch::{Slot, Watch};
 
 /// A client that has read nothing for this long is taken for gone.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -19,8 +20,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Task {
     pub(crate) plan: Plan,
     pub(crate) start: Start,
-    /// True if the observations of the forward passes are to be sent.
-    pub(crate) watched: bool,
+    /// Parts of the forward passes that are to be sent.
+    pub(crate) watch: Watch,
     /// Whether gaps may end the text.
     pub(crate) allow_eos: bool,
 }
@@ -60,6 +61,8 @@ pub(crate) struct Progress {
     pub(crate) delta: Delta,
     /// The forward pass's observation, if the run is watched.
     pub(crate) seen: Option<Observation>,
+    /// The belief at every slot that was open before the step, if that is watched.
+    pub(crate) slots: Vec<Slot>,
     /// The number of positions from the start that are decided for good.
     pub(crate) settled: usize,
     pub(crate) finished: bool,
@@ -69,6 +72,8 @@ pub(crate) struct Progress {
     pub(crate) rows_read: usize,
     /// Time since the run's first step began.
     pub(crate) seconds: f64,
+    /// Time of computing: of each step the share of its positions, without what watching took.
+    pub(crate) computed: f64,
 }
 
 /// The reason for ending a run early.
@@ -102,6 +107,10 @@ pub(super) struct Job {
     alone_until: usize,
     /// Positions computed for it.
     spent: usize,
+    /// Seconds of computing that are its own.
+    pub(super) computed: f64,
+    /// Beliefs at the slots that were open before the last step, if they are watched.
+    pub(super) slots: Vec<Slot>,
     pub(super) finished: bool,
 }
 
@@ -123,6 +132,8 @@ impl Job {
             told: 0,
             alone_until: 0,
             spent: 0,
+            computed: 0.0,
+            slots: Vec::new(),
             finished: false,
         }
     }
@@ -136,6 +147,11 @@ impl Job {
     pub(super) fn is_gone(&self) -> bool {
         let deaf = self.unread_since.is_some_and(|since| since.elapsed() > CLIENT_TIMEOUT);
         self.updates.is_closed() || self.cancelled.load(Ordering::Relaxed) || deaf
+    }
+
+    /// The task, if the beliefs of all open slots are watched.
+    pub(super) fn watched(&self) -> Option<&Task> {
+        Some(&self.task).filter(|task| task.watch.beliefs)
     }
 
     /// The number of steps it has taken.
@@ -196,12 +212,14 @@ impl Job {
         let delta = self.run.trace().deltas.last().cloned().expect("a step was taken");
         let progress = Progress {
             delta,
-            seen: self.task.watched.then(|| self.run.seen().clone()),
+            seen: self.task.watch.attention.then(|| self.run.seen().clone()),
+            slots: std::mem::take(&mut self.slots),
             settled: self.run.settled(),
             finished: self.finished,
             nfe: self.run.forwards(),
             rows_read: self.run.rows_read(),
             seconds: self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()),
+            computed: self.computed,
         };
         send(room, self.index, Ok(progress));
     }

@@ -1,5 +1,6 @@
 //! The way to the thread that decodes, and what it lets in.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -26,6 +27,9 @@ pub(crate) enum Refusal {
     },
     Stopped,
 }
+
+/// Something to ask the model between two steps.
+pub(crate) type Question = Box<dyn FnOnce(&mut dyn Model) + Send>;
 
 /// A request's end of its runs. Dropping it cancels them.
 pub(crate) struct Ticket {
@@ -58,6 +62,8 @@ pub(super) struct Shared {
 /// Runs that the thread has not fetched yet, and how it stands with those that it has.
 pub(super) struct Queue {
     pub(super) new: Vec<Job>,
+    /// Questions that wait to be answered between two steps.
+    pub(super) questions: VecDeque<Question>,
     /// The number of runs that the thread holds.
     pub(super) held: usize,
     /// Tokens that they have yet to decide.
@@ -70,7 +76,14 @@ pub(super) struct Queue {
 impl Scheduler {
     /// Starts the thread.
     pub(crate) fn start(model: Box<dyn Model>, limits: Limits, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let queue = Queue { new: Vec::new(), held: 0, open_tokens: 0, tokens_per_second: 0.0, open: true };
+        let queue = Queue {
+            new: Vec::new(),
+            questions: VecDeque::new(),
+            held: 0,
+            open_tokens: 0,
+            tokens_per_second: 0.0,
+            open: true,
+        };
         let (queue, wake, failures) = (Mutex::new(queue), Condvar::new(), AtomicUsize::new(0));
         let shared = Arc::new(Shared { queue, wake, limits, metrics, failures });
         let worker = Worker::new(model, shared.clone());
@@ -97,6 +110,20 @@ impl Scheduler {
         queue.new.extend(jobs);
         self.shared.wake.notify_one();
         Ok(Ticket { updates, cancelled })
+    }
+
+    /// Has a question answered between two steps.
+    pub(crate) fn ask(&self, question: Question) -> Result<(), Refusal> {
+        let mut queue = self.shared.lock();
+        if !queue.open {
+            return Err(Refusal::Stopped);
+        }
+        if queue.questions.len() >= self.shared.limits.queue {
+            return Err(Refusal::Full { retry_after: 1 });
+        }
+        queue.questions.push_back(question);
+        self.shared.wake.notify_one();
+        Ok(())
     }
 
     /// True as long as the model answers.
@@ -144,7 +171,8 @@ mod tests {
 
     #[test]
     fn whoever_is_refused_is_told_how_long_the_work_takes() {
-        let mut queue = Queue { new: Vec::new(), held: 10, open_tokens: 1000, tokens_per_second: 50.0, open: true };
+        let (new, questions) = (Vec::new(), VecDeque::new());
+        let mut queue = Queue { new, questions, held: 10, open_tokens: 1000, tokens_per_second: 50.0, open: true };
         assert_eq!(queue.seconds_until_free(1), 2);
         assert_eq!(queue.seconds_until_free(5), 10);
         queue.tokens_per_second = 10_000.0;

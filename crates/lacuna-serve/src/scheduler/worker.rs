@@ -11,6 +11,7 @@ use lacuna_models::Model;
 use super::job::{Failure, Job};
 use super::queue::Shared;
 use super::share::Share;
+use crate::watch::Watcher;
 
 /// The pause before looking again whether a lagging client has read.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -43,6 +44,7 @@ impl Drop for Worker {
         let mut queue = self.shared.lock();
         queue.open = false;
         queue.new.clear();
+        queue.questions.clear();
     }
 }
 
@@ -53,7 +55,9 @@ impl Worker {
 
     pub(super) fn work(mut self) {
         while self.admit() {
+            self.answer();
             match self.choose() {
+                chosen if self.active.is_empty() => drop(chosen),
                 chosen if chosen.is_empty() => std::thread::sleep(POLL_INTERVAL),
                 chosen => self.step(&chosen),
             }
@@ -75,7 +79,7 @@ impl Worker {
             queue.held = active.len();
             queue.open_tokens = active.iter().map(|job| job.run.canvas().masked().count()).sum();
             queue.tokens_per_second = if speed.1 > 0.0 { speed.0 / speed.1 } else { 0.0 };
-            if !active.is_empty() {
+            if !active.is_empty() || !queue.questions.is_empty() {
                 return true;
             }
             metrics.waiting.set(0);
@@ -84,6 +88,15 @@ impl Worker {
                 return false;
             }
             queue = shared.wait(queue);
+        }
+    }
+
+    /// Answers the oldest question, if there is one.
+    fn answer(&mut self) {
+        let question = self.shared.lock().questions.pop_front();
+        let Some(question) = question else { return };
+        if catch_unwind(AssertUnwindSafe(|| question(self.model.as_mut()))).is_err() {
+            tracing::error!("a question panicked");
         }
     }
 
@@ -109,14 +122,21 @@ impl Worker {
         for waited in jobs.iter_mut().filter_map(|job| job.begin_step()) {
             shared.metrics.queue_seconds.add(waited.as_secs_f64());
         }
-        let positions = jobs.iter().map(|job| job.cost()).sum();
+        let positions: usize = jobs.iter().map(|job| job.cost()).sum();
         let (nfe, rows) = totals(&jobs);
         let begun = Instant::now();
+        let mut watcher = Watcher::new(model.as_mut());
+        for (job, task) in jobs.iter().filter_map(|job| Some((job, job.watched()?))) {
+            watcher.add(&job.run, &task.plan);
+        }
         let result = {
             let mut runs: Vec<&mut Run> = jobs.iter_mut().map(|job| &mut job.run).collect();
-            catch_unwind(AssertUnwindSafe(|| lacuna::step(&mut runs, model.as_mut())))
+            catch_unwind(AssertUnwindSafe(|| lacuna::step(&mut runs, &mut watcher)))
         };
         let seconds = begun.elapsed().as_secs_f64();
+        let computing = begun.elapsed().saturating_sub(watcher.spent).as_secs_f64();
+        let watching = jobs.iter_mut().filter(|job| job.watched().is_some());
+        watching.zip(watcher.seen()).for_each(|(job, slots)| job.slots = slots);
         let failure = match result {
             Ok(Ok(())) => {
                 let (nfe_now, rows_now) = totals(&jobs);
@@ -124,7 +144,10 @@ impl Worker {
                 let committed = jobs.iter().map(last).sum();
                 let (nfe, rows) = (nfe_now - nfe, rows_now - rows);
                 let outcome = Outcome { positions, runs: jobs.len(), seconds, nfe, rows, committed };
-                jobs.into_iter().for_each(Job::tell);
+                for job in jobs {
+                    job.computed += computing * job.cost() as f64 / positions as f64;
+                    job.tell();
+                }
                 active.retain(|job| !job.finished);
                 return self.record(&outcome);
             }
