@@ -213,11 +213,10 @@ impl Plan {
             return Err(Error::TooLong { length: most, context: model.context });
         }
         let block = self.params.integer("block_length");
-        if let Some(block) = block.filter(|block| self.max_tokens.is_none() && !length.is_multiple_of(*block)) {
-            if self.params.word("window").is_none_or(|window| window == "blocks") {
-                let expected = format!("must divide the generation length, {length}");
-                return Err(Error::parameter("block_length", block.to_string(), expected));
-            }
+        let divided = self.max_tokens.is_none() && self.params.word("window").is_none_or(|window| window == "blocks");
+        if let Some(block) = block.filter(|block| divided && !length.is_multiple_of(*block)) {
+            let expected = format!("must divide the generation length, {length}");
+            return Err(Error::parameter("block_length", block.to_string(), expected));
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
         let canvas = Canvas::with_tail(prompt, length, model.mask)?;

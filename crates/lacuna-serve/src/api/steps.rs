@@ -148,7 +148,7 @@ pub(crate) async fn steps(
         return Err(ApiError::bad("the steps of one text can be watched, not of several").at("n"));
     }
     let (ask, exchange, plan) = take_on(service.clone(), ask, watch, "steps").await?;
-    let mut watcher = Follower::new(service, &exchange, plan, kind_of(&ask.goal), watch);
+    let mut watcher = Follower::new(service, &exchange, plan, kind_of(&ask.goal));
     let mut start = Some(watcher.start(&exchange)?);
     let events = exchange.events(move |exchange, step, events| {
         events.extend(start.take());
@@ -179,7 +179,6 @@ struct Follower {
     plan: Plan,
     kind: Kind,
     from: usize,
-    watch: Watch,
     trace: Trace,
     canvas: Canvas,
     /// Tokens whose text was sent.
@@ -191,7 +190,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(service: Arc<Service>, exchange: &Exchange, plan: Plan, kind: Kind, watch: Watch) -> Self {
+    fn new(service: Arc<Service>, exchange: &Exchange, plan: Plan, kind: Kind) -> Self {
         let transcript = &exchange.transcripts[0];
         let canvas = transcript.canvas().clone();
         Self {
@@ -199,7 +198,6 @@ impl Follower {
             plan,
             kind,
             from: transcript.from(),
-            watch,
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             canvas,
             spelled: HashSet::new(),
