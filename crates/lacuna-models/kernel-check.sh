@@ -27,4 +27,4 @@ for name in libnvrtc libcublasLt; do ln -sf libcuda.so "$target/emulator/$name.s
 export LD_LIBRARY_PATH="$target/emulator" XDG_CACHE_HOME="$target/emulator"
 $tests -- --skip all_kernels
 # Hopper's way, where it is another.
-EMULATED_CAPABILITY=90 $tests -- everything a_batch_is reading where_nothing bf16 a_step_waits
+EMULATED_CAPABILITY=90 $tests -- every a_batch_is reading where_nothing bf16 a_step_waits

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
-use lacuna::catalogue::{Default, Kind, Parameter, Params, Value, parameters, users};
+use lacuna::catalogue::{Default, Kind, Named, Params, parameter, parameters};
 use lacuna_models::Request;
 use serde::{Deserialize, Serialize};
 
@@ -81,55 +81,33 @@ impl<const LENGTHS: bool> Decoding<LENGTHS> {
     pub(crate) fn request(&self) -> lacuna::Result<Request> {
         let mut params = Params::new();
         for (name, text) in &self.given {
-            params.set(name, &parse(name, text)?)?;
+            match parameter(name) {
+                Some(known) if known.parameter.kind == Kind::File => {
+                    let unreadable =
+                        |error| lacuna::Error::parameter(name, text.as_str(), format!("cannot be read: {error}"));
+                    params.parse(name, &std::fs::read_to_string(text).map_err(unreadable)?)?;
+                }
+                _ => params.parse(name, text)?,
+            }
         }
         Ok(Request(params))
     }
 
-    /// The flags, one for each name.
-    fn flags() -> Vec<Arg> {
-        let mut flags: Vec<(Parameter, Vec<String>)> = Vec::new();
-        for parameter in parameters() {
-            if !LENGTHS && matches!(parameter.name, "gen_length" | "max_tokens") {
-                continue;
-            }
-            let default = match parameter.default {
-                Default::Flag(false) => None,
-                default => Some(default.to_string()),
-            };
-            match flags.iter_mut().find(|(known, _)| known.name == parameter.name) {
-                Some((_, defaults)) => defaults.extend(default),
-                None => flags.push((parameter, default.into_iter().collect())),
-            }
-        }
-        flags.iter().map(|(parameter, defaults)| flag(parameter, defaults)).collect()
+    /// The parameters that are flags.
+    fn parameters() -> Vec<Named> {
+        let mut parameters = parameters();
+        parameters.retain(|known| LENGTHS || !matches!(known.parameter.name, "gen_length" | "max_tokens"));
+        parameters
     }
 }
 
-/// Reads a value by the first parameter of this name that takes it.
-fn parse(name: &str, text: &str) -> lacuna::Result<Value> {
-    let mut result = Err(lacuna::Error::UnknownParameter { name: name.into() });
-    for parameter in parameters().iter().filter(|parameter| parameter.name == name) {
-        result = match parameter.kind {
-            Kind::File => match std::fs::read_to_string(text) {
-                Ok(text) => parameter.parse(&text),
-                Err(error) => {
-                    Err(lacuna::Error::parameter(parameter.name, text.into(), format!("cannot be read: {error}")))
-                }
-            },
-            _ => parameter.parse(text),
-        };
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
-}
-
-fn flag(parameter: &Parameter, defaults: &[String]) -> Arg {
-    let users = users(parameter.name);
+fn flag(known: &Named) -> Arg {
+    let (parameter, users) = (known.parameter, known.users());
     let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
-    let usual = if defaults.is_empty() { String::new() } else { format!(" [default: {}]", defaults.join("; ")) };
+    let usual = match parameter.default {
+        Default::Flag(false) => String::new(),
+        _ => format!(" [default: {}]", known.default()),
+    };
     let value = match parameter.kind {
         Kind::Flag => "BOOL",
         Kind::Integer { .. } | Kind::Limit => "N",
@@ -157,7 +135,7 @@ fn flag(parameter: &Parameter, defaults: &[String]) -> Arg {
 
 impl<const LENGTHS: bool> Args for Decoding<LENGTHS> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.args(Self::flags())
+        command.args(Self::parameters().iter().map(flag))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -168,10 +146,7 @@ impl<const LENGTHS: bool> Args for Decoding<LENGTHS> {
 impl<const LENGTHS: bool> FromArgMatches for Decoding<LENGTHS> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given: Vec<(&'static str, String)> = Vec::new();
-        for parameter in parameters() {
-            if given.iter().any(|(name, _)| *name == parameter.name) {
-                continue;
-            }
+        for Named { parameter, .. } in Self::parameters() {
             if let Ok(Some(true)) = matches.try_get_one::<bool>(parameter.name) {
                 given.push((parameter.name, "true".into()));
             } else if let Ok(Some(text)) = matches.try_get_one::<String>(parameter.name) {

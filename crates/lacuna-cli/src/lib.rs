@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 
 use clap::Parser;
+use lacuna_models::Advice;
 
 use args::{Cli, Command};
 
@@ -56,6 +57,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 
 /// A cause in words, parameters being called as the flags that set them.
 fn say(cause: &(dyn std::error::Error + 'static)) -> String {
+    let flag = |advice: &Advice| {
+        let value = advice.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
+        format!("--{}{value}", advice.parameter.replace('_', "-"))
+    };
+    let inner = match cause.downcast_ref() {
+        Some(lacuna::Error::Predictor(inner)) => inner.downcast_ref::<lacuna_models::Error>(),
+        _ => cause.downcast_ref(),
+    };
+    if let Some(error) = inner {
+        return error.worded(flag);
+    }
     match cause.downcast_ref::<lacuna::Error>() {
         Some(error) => error.worded(&|name| format!("--{}", name.replace('_', "-"))),
         None => cause.to_string(),

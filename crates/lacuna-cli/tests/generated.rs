@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lacuna::catalogue::{Kind, PRESETS, Parameter, Section, parameters, parts, users};
+use lacuna::catalogue::{Kind, PRESETS, Section, parameters, parts};
 
 const SECTIONS: [(Section, &str, &str); 5] = [
     (Section::Order, "Orders", "which masked position comes first"),
@@ -36,19 +36,6 @@ fn with_marked(path: &str, text: &str) -> String {
     format!("{}{text}{}", &whole[..begin], &whole[end..])
 }
 
-/// The parameters, one for each name, with all defaults that parts have for it.
-fn named() -> Vec<(Parameter, String)> {
-    let mut all: Vec<(Parameter, Vec<String>)> = Vec::new();
-    for parameter in parameters() {
-        let default = parameter.default.to_string();
-        match all.iter_mut().find(|(known, _)| known.name == parameter.name) {
-            Some((_, defaults)) => defaults.push(default),
-            None => all.push((parameter, vec![default])),
-        }
-    }
-    all.into_iter().map(|(parameter, defaults)| (parameter, defaults.join("; "))).collect()
-}
-
 #[test]
 fn the_reference_of_strategies_is_current() {
     let mut text = String::from(
@@ -71,10 +58,10 @@ fn the_reference_of_strategies_is_current() {
     text += "\n## Parameters\n\nOn the command line `block_length` is `--block-length`; in the server's JSON, in Python and in suite files it \
              is `block_length`. A value outside its range is refused, and so is a parameter that the strategy does not use.\n\n\
              | name | description | allowed | default | of |\n|---|---|---|---|---|\n";
-    for (parameter, default) in named() {
+    for known in parameters() {
+        let (parameter, default, of) = (known.parameter, known.default(), known.users().join(", "));
         let allowed = parameter.expected();
         let allowed = allowed.strip_prefix("must be ").unwrap_or(&allowed);
-        let of = users(parameter.name).join(", ");
         text += &format!("| `{}` | {} | {allowed} | {default} | {of} |\n", parameter.name, parameter.about);
     }
     check("docs/strategies.md", &text);
@@ -99,7 +86,8 @@ fn the_options_of_python_are_current() {
          from typing import Literal, TypedDict\n\n\nclass Options(TypedDict, total=False):\n    \"\"\"Decoding options. Those that are \
          left out, or None, are as the model recommends, else they have their defaults.\"\"\"\n\n",
     );
-    for (parameter, default) in named() {
+    for known in parameters() {
+        let (parameter, default, of) = (known.parameter, known.default(), known.users());
         let kind = match parameter.kind {
             Kind::Flag => "bool".into(),
             Kind::Integer { .. } | Kind::Limit => "int".into(),
@@ -113,7 +101,6 @@ fn the_options_of_python_are_current() {
                 format!("Literal[{}]", words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "))
             }
         };
-        let of = users(parameter.name);
         let of = if of.is_empty() { String::new() } else { format!("{}: ", of.join(", ")) };
         let allowed = parameter.expected();
         let about = format!("{of}{}. It {allowed}. Default: {default}.", parameter.about);

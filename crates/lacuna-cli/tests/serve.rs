@@ -19,8 +19,17 @@ struct Server {
 
 impl Server {
     fn start(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lacuna"))
-            .arg("serve")
+        Self::start_as(Command::new(env!("CARGO_BIN_EXE_lacuna")).arg("serve"), flags, variables)
+    }
+
+    /// Starts it with at most so many open files.
+    fn start_with_files(most: usize, flags: &[&str]) -> Self {
+        let limited = format!("ulimit -n {most}; exec \"$0\" serve \"$@\"");
+        Self::start_as(Command::new("sh").args(["-c", &limited, env!("CARGO_BIN_EXE_lacuna")]), flags, &[])
+    }
+
+    fn start_as(command: &mut Command, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut child = command
             .args(flags)
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
@@ -36,9 +45,13 @@ impl Server {
 
     /// Sends a request of the kind that has one connection and no chunks, and returns the open connection.
     fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        self.send_with("authorization: Bearer secret", method, path, body)
+    }
+
+    fn send_with(&self, header: &str, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
-        let head = format!("{method} {path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer secret\r\n");
+        let head = format!("{method} {path} HTTP/1.0\r\nhost: localhost\r\n{header}\r\n");
         let kind = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n");
         write!(stream, "{head}{kind}{body}").unwrap();
         stream
@@ -94,12 +107,19 @@ fn long() -> Value {
 fn it_starts_serves_and_ends_when_asked() {
     let mut server = Server::start(&["--port", "0", "--log-format", "json"], &[]);
     assert_eq!(server.ask("GET", "/health", &json!({})).0, 200);
-    let (status, body) = server.ask("POST", "/v1/completions", &json!({"prompt": "def add(a, b):", "max_tokens": 8}));
+    let body = json!({"prompt": "def add(a, b):", "max_tokens": 8}).to_string();
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = format!("x-request-id: client-7\r\ntraceparent: {trace}");
+    let (status, body) = read(server.send_with(&headers, "POST", "/v1/completions", &body));
     assert_eq!(status, 200, "{body}");
     server.signal("TERM");
     assert!(server.wait().success());
     let log = server.log();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let own: Vec<&Value> = lines.iter().filter(|line| line["request_id"] == "client-7").collect();
+    let said: Vec<&str> = own.iter().map(|line| line["message"].as_str().unwrap()).collect();
+    assert!(said.contains(&"answered") && said.contains(&"request") && said.len() == 2, "{log}");
+    assert!(own.iter().all(|line| line["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"), "{log}");
     assert!(lines.iter().any(|line| line["path"] == "/v1/completions" && line["status"] == 200), "{log}");
     assert!(!log.contains("def add"), "prompts are not logged");
 }
@@ -111,7 +131,7 @@ fn clients_that_never_complete_their_request_do_not_keep_it() {
     let mut slow = TcpStream::connect(&server.address).unwrap();
     write!(
         slow,
-        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
+        "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
     )
     .unwrap();
     std::thread::sleep(Duration::from_millis(100));
@@ -205,6 +225,106 @@ fn flags_go_before_variables_and_they_before_the_file() {
 }
 
 #[test]
+fn silent_connections_do_not_keep_others_out() {
+    let server = Server::start_with_files(128, &["--port", "0", "--log-level", "off"]);
+    let silent: Vec<TcpStream> = (0..246).filter_map(|_| TcpStream::connect(&server.address).ok()).collect();
+    assert!(silent.len() > 128, "only {} could be opened", silent.len());
+    for _ in 0..3 {
+        assert_eq!(server.ask("GET", "/health", &json!({})).0, 200);
+    }
+    // A request that is being answered keeps its connection, however many come after it.
+    let open = server.send("POST", "/v1/completions", &long().to_string());
+    std::thread::sleep(Duration::from_millis(300));
+    let more: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&server.address).ok()).collect();
+    assert_eq!(read(open).0, 200);
+    drop((silent, more));
+}
+
+#[test]
+fn keys_are_read_again_on_sighup_and_bad_ones_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.txt");
+    std::fs::write(&file, "# who may ask\nk-first name=alice\n").unwrap();
+    let flags = ["--port", "0", "--log-format", "json", "--api-key-file", file.to_str().unwrap()];
+    let mut server = Server::start(&flags, &[]);
+    let status = |server: &Server, key: &str| {
+        read(server.send_with(&format!("authorization: bearer {key}"), "GET", "/v1/models", "")).0
+    };
+    let until = |server: &Server, key: &str, wanted: u16| {
+        let begun = Instant::now();
+        while status(server, key) != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{key} does not get {wanted}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert_eq!((status(&server, "k-first"), status(&server, "k-second")), (200, 401));
+    std::fs::write(&file, "k-second name=bob\n").unwrap();
+    server.signal("HUP");
+    until(&server, "k-second", 200);
+    assert_eq!(status(&server, "k-first"), 401);
+    for broken in ["", "two words\n", "x concurrent=none\n"] {
+        std::fs::write(&file, broken).unwrap();
+        server.signal("HUP");
+    }
+    std::fs::write(&file, "k-third name=carol\nk-second\n").unwrap();
+    server.signal("HUP");
+    until(&server, "k-third", 200);
+    assert_eq!(status(&server, "k-second"), 200);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let log = server.log();
+    assert!(log.contains("\"key\":\"alice\"") && log.contains("\"key\":\"bob\""), "{log}");
+    assert!(
+        !["k-first", "k-second", "k-third", "two words"].iter().any(|key| log.contains(key)),
+        "keys are not logged: {log}"
+    );
+}
+
+#[test]
+fn a_hostile_template_costs_only_its_own_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let mini = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/mini");
+    for file in std::fs::read_dir(mini).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let template = "{% if messages[0].content == 'loop' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}\
+                    {% endfor %}{% elif messages[0].content == 'grow' %}{% set ns = namespace(s='x') %}{% for i in range(60) %}\
+                    {% set ns.s = ns.s ~ ns.s %}{% endfor %}{% else %}{{ messages[0].content }}{% endif %}";
+    std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+    let model = folder.path().to_str().unwrap();
+    let server = Server::start(&["--port", "0", "--log-level", "off", "--model", model], &[]);
+    let chat = |content: &str| {
+        let body = json!({"messages": [{"role": "user", "content": content}], "max_tokens": 8});
+        server.ask("POST", "/v1/chat/completions", &body)
+    };
+    for hostile in ["loop", "grow", "loop", "grow", "loop", "grow"] {
+        let (status, body) = chat(hostile);
+        assert_eq!(status, 400, "{body}");
+        assert!(body.contains("chat_template.jinja"), "{body}");
+    }
+    assert_eq!(chat("hello").0, 200);
+}
+
+#[test]
+fn an_open_address_and_foreign_variables_are_warned_of() {
+    let flags = ["--port", "0", "--host", "0.0.0.0", "--log-format", "json"];
+    let mut server = Server::start(&flags, &[("LACUNA_SERVICE_HOST", "10.0.0.1")]);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let log = server.log();
+    assert!(log.contains("open to everybody") && log.contains("LACUNA_SERVICE_HOST is set"), "{log}");
+    let mut server = Server::start(&["--port", "0", "--host", "localhost", "--log-format", "json"], &[]);
+    assert!(server.address.starts_with("127.0.0.1:") || server.address.starts_with("[::1]:"), "{}", server.address);
+    assert_eq!(server.ask("GET", "/version", &json!({})).0, 200);
+    server.signal("TERM");
+    assert!(server.wait().success());
+    assert!(!server.log().contains("open to everybody"));
+    let misspelt = Command::new(env!("CARGO_BIN_EXE_lacuna")).arg("serve").env("LACUNA_API_KEY", "secret").output();
+    let said = complaint(misspelt.unwrap());
+    assert!(said.contains("LACUNA_API_KEY is set") && said.contains("did you mean LACUNA_API_KEYS?"), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -223,7 +343,10 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["--config", &unknown], "unknown field `prot`"),
         (vec!["--config", &broken], "broken.toml is no configuration"),
         (vec!["--api-key-file", &empty], "holds no API key"),
-        (vec!["--api-key-file", &spaced], "printable ASCII"),
+        (vec!["--api-key-file", &spaced], "may follow a key"),
+        (vec!["--threads", "65536"], "256 or less"),
+        (vec!["--host", "no such host"], "neither an address nor a name"),
+        (vec!["--model-name", "two\nlines"], "without control characters"),
         (vec!["--model", "no-such-model"], "no-such-model is not a directory"),
         (vec!["--max-batch", "0"], "max_batch is 0"),
         (vec!["--cors-origin", "example.org", "--port", "0"], "is no origin"),

@@ -1,104 +1,213 @@
 //! The one description of a transformer that every family is read into and every predictor is built from.
+//!
+//! A block is `x += attention(norm(x)); x += feed_forward(norm(x))` with RMS norms. Which weights that takes, and every size
+//! derived from them, is in [`weight`](crate::weight).
 
 use lacuna::{Description, Token};
 
-use crate::{Error, Result};
+use crate::weight::Names;
+use crate::{Error, Family, Result};
 
-/// A bidirectional Llama-like transformer: RMS norm, rotary embedding, grouped-query attention, SwiGLU.
+/// A transformer with RMS pre-norm, rotary embedding, grouped-query attention and SwiGLU feed-forward networks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
-    /// What kind of model it is.
-    pub family: Family,
-    /// How many blocks there are.
-    pub layers: usize,
-    /// How many numbers describe a position between blocks.
+    /// The model family.
+    pub family: &'static Family,
+    /// Hidden size (`d_model`).
     pub hidden: usize,
-    /// How many query heads each block has.
-    pub heads: usize,
-    /// How many key and value heads each block has; query heads share them evenly.
-    pub key_value_heads: usize,
-    /// The inner width of the MLP.
-    pub mlp: usize,
-    /// How many token ids there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// How many positions the model was made for.
+    /// Longest sequence the model was trained for.
     pub context: usize,
-    /// The base of the rotary embedding's frequencies.
-    pub rope_theta: f64,
-    /// What RMS norm adds to the mean square.
+    /// Epsilon of all RMS norms.
     pub epsilon: f64,
-    /// Whether queries, keys and values have a bias.
-    pub biased: bool,
-    /// Whether the vocabulary projection is the embedding itself.
+    /// Attention, the same in every layer.
+    pub attention: Attention,
+    /// The feed-forward network of each layer.
+    pub feed_forward: Vec<FeedForward>,
+    /// The vocabulary projection is the embedding table itself.
     pub tied: bool,
-    /// Whether position i is predicted from the output at i − 1.
+    /// Position i is predicted from the output at i − 1.
     pub shifted: bool,
-    /// The id of the mask token.
-    pub mask: Token,
-    /// The id of the token that ends a text, if there is one.
+    /// Id of the mask token, if the checkpoint names it.
+    pub mask: Option<Token>,
+    /// Id of the end-of-text token, if there is one.
     pub end: Option<Token>,
     pub(crate) names: Names,
 }
 
-/// More positions than any machine could attend to; a longer context is a mistake.
-const LONGEST: usize = 1 << 24;
-
-/// A kind of model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// LLaDA and LLaDA 1.5.
-    Llada,
-    /// Dream.
-    Dream,
+/// Attention of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key and value heads; query heads share them evenly.
+    pub key_value_heads: usize,
+    /// Size of a head. `heads · head_size` may differ from the hidden size.
+    pub head_size: usize,
+    /// Leading dimensions of a head that the rotary embedding turns.
+    pub rotary: usize,
+    /// Base of the rotary embedding's frequencies.
+    pub rope_theta: f64,
+    /// Queries, keys and values have a bias.
+    pub biased: bool,
+    /// The output projection has a bias.
+    pub output_biased: bool,
+    /// Every query and key head is RMS-normalised before it is rotated.
+    pub head_norm: bool,
+    /// Which positions see which.
+    pub visibility: Visibility,
 }
 
-impl Family {
-    /// Its name, as its makers write it.
-    pub fn name(self) -> &'static str {
+impl Attention {
+    /// Width of the queries of all heads.
+    pub fn query_size(&self) -> usize {
+        self.heads * self.head_size
+    }
+
+    /// Width of the keys of all heads.
+    pub fn key_size(&self) -> usize {
+        self.key_value_heads * self.head_size
+    }
+}
+
+/// Which positions a position attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// All of them.
+    Full,
+    /// Block-causal: those of its own block and of earlier ones. Blocks have this length, counted from position 0.
+    Blocks(usize),
+}
+
+impl Visibility {
+    /// Length of the prefix that `position` sees of a canvas of `length`.
+    pub(crate) fn prefix(self, position: usize, length: usize) -> usize {
         match self {
-            Self::Llada => "LLaDA",
-            Self::Dream => "Dream",
+            Self::Full => length,
+            Self::Blocks(block) => ((position / block + 1) * block).min(length),
         }
     }
 }
 
-/// What a family calls its tensors. Block i's query weights are `{block}.{i}.{query}.weight`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Names {
-    pub(crate) embedding: &'static str,
-    pub(crate) block: &'static str,
-    pub(crate) attention_norm: &'static str,
-    pub(crate) query: &'static str,
-    pub(crate) key: &'static str,
-    pub(crate) value: &'static str,
-    pub(crate) output: &'static str,
-    pub(crate) mlp_norm: &'static str,
-    pub(crate) gate: &'static str,
-    pub(crate) up: &'static str,
-    pub(crate) down: &'static str,
-    pub(crate) final_norm: &'static str,
-    pub(crate) head: &'static str,
+/// The feed-forward network of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FeedForward {
+    /// One SwiGLU network of this width.
+    Dense {
+        /// Inner width.
+        width: usize,
+    },
+    /// A mixture of experts.
+    Experts(Experts),
 }
 
+impl FeedForward {
+    /// Inner width of the widest network in it.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Dense { width } => *width,
+            Self::Experts(experts) => experts.width.max(experts.shared.unwrap_or(0)),
+        }
+    }
+}
+
+/// A mixture of SwiGLU networks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experts {
+    /// Number of experts.
+    pub count: usize,
+    /// Experts that each token goes through.
+    pub active: usize,
+    /// Inner width of an expert.
+    pub width: usize,
+    /// Inner width of the expert that every token goes through besides, if there is one.
+    pub shared: Option<usize>,
+    /// How experts are chosen and weighted.
+    pub router: Router,
+}
+
+/// Chooses the experts of a token from the scores `W h`, in f32.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Router {
+    /// Turns scores into weights.
+    pub score: Score,
+    /// Use of the bias of each expert.
+    pub bias: RouterBias,
+    /// The chosen experts' weights are divided by their sum.
+    pub renormalized: bool,
+    /// Factor on all weights.
+    pub scale: f32,
+    /// Only experts of the best groups may be chosen.
+    pub groups: Option<Groups>,
+}
+
+/// A function of a router's scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
+}
+
+/// Use of a router's bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterBias {
+    /// There is none.
+    None,
+    /// It affects which experts are chosen, not their weights (LLaDA2).
+    Choice,
+    /// It is part of the weights (LLaDA-MoE).
+    Weights,
+}
+
+/// Groups of consecutive experts. A group's score is the sum of its two best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// Number of groups.
+    pub count: usize,
+    /// Groups whose experts may be chosen.
+    pub kept: usize,
+}
+
+/// More positions than any machine could attend to; a longer context is a mistake.
+const LONGEST: usize = 1 << 24;
+/// The largest size of anything else.
+const LARGEST: usize = 1 << 24;
+/// The most experts of a layer.
+const MOST_EXPERTS: usize = 1 << 14;
+/// An RMS norm with a larger epsilon is no norm.
+const LARGEST_EPSILON: f64 = 0.1;
+/// A rotary embedding with a larger base hardly turns.
+const LARGEST_THETA: f64 = 1e12;
+
 impl Architecture {
-    /// How many numbers a head has.
-    pub fn head_size(&self) -> usize {
-        self.hidden / self.heads
+    /// Number of blocks.
+    pub fn layers(&self) -> usize {
+        self.feed_forward.len()
     }
 
-    /// How many numbers the keys of all heads have.
-    pub(crate) fn key_size(&self) -> usize {
-        self.head_size() * self.key_value_heads
+    /// Inner width of the widest feed-forward network.
+    pub fn mlp(&self) -> usize {
+        self.feed_forward.iter().map(FeedForward::width).max().unwrap_or(0)
     }
 
-    /// What decoding must know of it.
-    pub(crate) fn description(&self) -> Description {
+    /// The mixture of experts of the first layer that has one.
+    pub fn experts(&self) -> Option<&Experts> {
+        self.feed_forward.iter().find_map(|layer| match layer {
+            FeedForward::Dense { .. } => None,
+            FeedForward::Experts(experts) => Some(experts),
+        })
+    }
+
+    /// Facts that decoding needs.
+    pub(crate) fn description(&self, mask: Token) -> Description {
         Description {
             vocabulary: self.vocabulary,
-            mask: self.mask,
-            layers: self.layers,
-            heads: self.heads,
+            mask,
+            layers: self.layers(),
+            heads: self.attention.heads,
             context: self.context,
             // A shadow row of a shifted model would predict the position behind it.
             shadows: !self.shifted,
@@ -109,83 +218,103 @@ impl Architecture {
         }
     }
 
-    /// How many numbers its weights are.
-    pub(crate) fn parameters(&self) -> usize {
-        let Self { layers, hidden, mlp, vocabulary, .. } = *self;
-        let key_size = self.key_size();
-        let bias = if self.biased { hidden + 2 * key_size } else { 0 };
-        let block = 2 * hidden * (hidden + key_size) + 3 * hidden * mlp + 2 * hidden + bias;
-        let tables = if self.tied { 1 } else { 2 };
-        layers * block + tables * vocabulary * hidden + hidden
+    /// The part of the description that the CUDA predictor does not compute yet.
+    pub(crate) fn beyond_cuda(&self) -> Option<&'static str> {
+        let Attention { heads, head_size, rotary, output_biased, head_norm, visibility, .. } = self.attention;
+        let parts = [
+            (self.experts().is_some(), "a mixture of experts"),
+            (visibility != Visibility::Full, "block-causal attention"),
+            (head_norm, "normalised query and key heads"),
+            (heads * head_size != self.hidden, "heads whose sizes do not add up to the hidden size"),
+            (rotary != head_size, "a partial rotary embedding"),
+            (output_biased, "a biased attention output"),
+        ];
+        parts.into_iter().find_map(|(found, part)| found.then_some(part))
     }
 
-    /// Refuses what cannot be.
+    /// Refuses sizes and constants that cannot be.
     pub(crate) fn check(&self, file: &str) -> Result<()> {
         let wrong = |key: &'static str, value: String, expected: String| {
             Err(Error::Config { file: file.to_string(), key, value, expected })
         };
-        let sizes = [
-            ("the number of layers", self.layers),
-            ("the hidden size", self.hidden),
-            ("the number of heads", self.heads),
-            ("the number of key-value heads", self.key_value_heads),
-            ("the MLP's size", self.mlp),
-            ("the vocabulary's size", self.vocabulary),
-            ("the longest sequence", self.context),
+        let Attention { heads, key_value_heads, head_size, rotary, rope_theta, visibility, .. } = self.attention;
+        let block = if let Visibility::Blocks(length) = visibility { length } else { 1 };
+        let mut sizes = vec![
+            ("the number of layers", self.layers(), LARGEST),
+            ("the hidden size", self.hidden, LARGEST),
+            ("the number of heads", heads, LARGEST),
+            ("the number of key-value heads", key_value_heads, LARGEST),
+            ("the head size", head_size, LARGEST),
+            ("the vocabulary's size", self.vocabulary, LARGEST),
+            ("the longest sequence", self.context, LONGEST),
+            ("the block length", block, LONGEST),
         ];
-        if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
-            return wrong(key, "0".to_string(), "it must be at least 1".to_string());
+        for layer in &self.feed_forward {
+            match layer {
+                FeedForward::Dense { width } => sizes.push(("the MLP's size", *width, LARGEST)),
+                FeedForward::Experts(experts) => sizes.extend([
+                    ("the experts' size", experts.width, LARGEST),
+                    ("the shared expert's size", experts.shared.unwrap_or(1), LARGEST),
+                    ("the number of experts", experts.count, MOST_EXPERTS),
+                    ("the number of experts per token", experts.active, experts.count),
+                ]),
+            }
         }
-        if self.context > LONGEST {
-            return wrong("the longest sequence", self.context.to_string(), format!("it must be at most {LONGEST}"));
+        for (key, size, most) in sizes {
+            if size == 0 {
+                return wrong(key, "0".to_string(), "it must be at least 1".to_string());
+            }
+            if size > most {
+                return wrong(key, size.to_string(), format!("it must be at most {most}"));
+            }
         }
-        if !self.hidden.is_multiple_of(self.heads) || !self.head_size().is_multiple_of(2) {
-            let expected = format!("it must be an even multiple of the {} heads", self.heads);
-            return wrong("the hidden size", self.hidden.to_string(), expected);
+        if !heads.is_multiple_of(key_value_heads) {
+            let expected = format!("it must divide the {heads} heads");
+            return wrong("the number of key-value heads", key_value_heads.to_string(), expected);
         }
-        if !self.heads.is_multiple_of(self.key_value_heads) {
-            let expected = format!("it must divide the {} heads", self.heads);
-            return wrong("the number of key-value heads", self.key_value_heads.to_string(), expected);
+        if rotary == 0 || !rotary.is_multiple_of(2) || rotary > head_size {
+            let expected = format!("it must be even, at least 2 and at most the head size, {head_size}");
+            return wrong("the rotary width", rotary.to_string(), expected);
         }
-        if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
-            return wrong("rope_theta", self.rope_theta.to_string(), "it must be above 0".to_string());
+        if !(rope_theta > 1.0 && rope_theta <= LARGEST_THETA) {
+            let expected = format!("it must be more than 1 and at most {LARGEST_THETA:e}");
+            return wrong("rope_theta", rope_theta.to_string(), expected);
         }
-        if !(self.epsilon.is_finite() && self.epsilon >= 0.0) {
-            return wrong("rms_norm_eps", self.epsilon.to_string(), "it must not be below 0".to_string());
+        if !(self.epsilon >= 0.0 && self.epsilon <= LARGEST_EPSILON) {
+            let expected = format!("it must be at least 0 and at most {LARGEST_EPSILON}");
+            return wrong("rms_norm_eps", self.epsilon.to_string(), expected);
         }
-        let ids = [("mask_token_id", Some(self.mask)), ("eos_token_id", self.end)];
-        for (key, id) in ids.into_iter().filter_map(|(key, id)| Some((key, id?))) {
-            if id as usize >= self.vocabulary {
-                return wrong(key, id.to_string(), format!("the vocabulary has ids 0 to {}", self.vocabulary - 1));
+        self.check_routers(file)?;
+        self.check_token(file, "mask_token_id", self.mask)?;
+        self.check_token(file, "eos_token_id", self.end)
+    }
+
+    /// Refuses groups of experts that do not work out.
+    fn check_routers(&self, file: &str) -> Result<()> {
+        for layer in &self.feed_forward {
+            let FeedForward::Experts(experts) = layer else { continue };
+            let Some(Groups { count, kept }) = experts.router.groups else { continue };
+            let size = experts.count.checked_div(count).unwrap_or(0);
+            if size < 2 || size * count != experts.count || kept > count || kept * size < experts.active {
+                let expected = format!(
+                    "{} experts must divide into groups of two or more, of which enough are kept for {} experts per token",
+                    experts.count, experts.active
+                );
+                let value = format!("{count}, of which {kept} are kept");
+                return Err(Error::Config { file: file.to_string(), key: "the number of groups", value, expected });
             }
         }
         Ok(())
     }
-}
 
-/// Refuses settings of a variant that lacuna does not know: `(key, whether it is fine, its value, what would be)`.
-pub(crate) fn require(file: &str, settings: &[(&'static str, bool, String, &'static str)]) -> Result<()> {
-    match settings.iter().find(|(_, fine, _, _)| !fine) {
-        None => Ok(()),
-        Some((key, _, value, supported)) => {
-            Err(Error::Unsupported { file: file.to_string(), key, value: value.clone(), supported })
-        }
-    }
-}
-
-/// The first id, where a configuration may have one or a list.
-#[derive(Clone, Debug, serde::Deserialize)]
-#[serde(untagged, expecting = "a token id or a list of them")]
-pub(crate) enum Ids {
-    One(Token),
-    Many(Vec<Token>),
-}
-
-impl Ids {
-    pub(crate) fn first(&self) -> Option<Token> {
-        match self {
-            Self::One(id) => Some(*id),
-            Self::Many(ids) => ids.first().copied(),
+    /// Refuses a token outside the vocabulary.
+    pub(crate) fn check_token(&self, file: &str, key: &'static str, id: Option<Token>) -> Result<()> {
+        match id {
+            Some(id) if id as usize >= self.vocabulary => {
+                let expected = format!("the vocabulary has ids 0 to {}", self.vocabulary - 1);
+                Err(Error::Config { file: file.to_string(), key, value: id.to_string(), expected })
+            }
+            _ => Ok(()),
         }
     }
 }

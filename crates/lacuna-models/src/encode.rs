@@ -39,7 +39,7 @@ impl Checkpoint {
                 return Err(Error::Request(format!("a gap of {length} tokens reaches beyond the model's context")));
             }
             tokens.extend(self.encode_between(before)?);
-            tokens.resize(tokens.len() + length, self.architecture().mask);
+            tokens.resize(tokens.len() + length, self.mask_token()?);
             rest = after;
         }
         tokens.extend(self.encode_between(rest)?);

@@ -1,7 +1,33 @@
-//! Everything that can be wrong with a checkpoint, said so that the user can mend it.
+//! Everything that can be wrong with a checkpoint or a device, as facts. Callers word the advice in the terms of their interface.
 
 /// What this crate returns.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// A parameter that would help if it were set otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The parameter's name, such as `precision`.
+    pub parameter: &'static str,
+    /// The value that helps; none if only the user knows it.
+    pub value: Option<String>,
+    /// The effect of that, such as `would take 8 GB`.
+    pub effect: Option<String>,
+}
+
+impl Advice {
+    /// Advice to set a parameter to a value.
+    pub(crate) fn new(parameter: &'static str, value: &str) -> Self {
+        Self { parameter, value: Some(value.to_string()), effect: None }
+    }
+
+    /// The setting as a name and a value, in no interface's syntax.
+    fn plain(&self) -> String {
+        match &self.value {
+            Some(value) => format!("{} {value}", self.parameter),
+            None => self.parameter.to_string(),
+        }
+    }
+}
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,13 +62,37 @@ pub enum Error {
         /// What is wrong, and in which line.
         source: serde_json::Error,
     },
-    /// A model of another kind.
-    #[error("{file}: model_type is {found}, but lacuna knows llada (LLaDA) and Dream")]
+    /// Something that is no regular file, such as a pipe.
+    #[error("{file} is not a regular file")]
+    NotAFile {
+        /// The file.
+        file: String,
+    },
+    /// A model of a family that is not known.
+    #[error("{file}: model_type '{found}' is not supported; the supported families are {known}")]
     UnknownModel {
         /// The configuration.
         file: String,
         /// Its model type.
         found: String,
+        /// The supported families.
+        known: String,
+    },
+    /// A model of a family that is known, but not supported.
+    #[error("{file}: {family} is not supported yet: it needs {missing}")]
+    RefusedModel {
+        /// The configuration.
+        file: String,
+        /// The family.
+        family: &'static str,
+        /// The part of it that is not implemented.
+        missing: &'static str,
+    },
+    /// A mask token that neither the configuration nor the user names.
+    #[error("{}: {}", no_mask_token(file), plainly(&self.advice()))]
+    NoMaskToken {
+        /// The configuration.
+        file: String,
     },
     /// A variant of a known model that lacuna does not know.
     #[error("{file}: {key} is {value}, which is not supported; it must be {supported}")]
@@ -96,6 +146,27 @@ pub enum Error {
         /// The file or index.
         file: String,
         /// The tensor.
+        tensor: String,
+    },
+    /// Tensors that the configuration does not account for.
+    #[error(
+        "{file} has {count} tensors that config.json does not describe, {tensor} among them: one of the two belongs to \
+         another model"
+    )]
+    UnusedTensors {
+        /// The file or index.
+        file: String,
+        /// One of them.
+        tensor: String,
+        /// How many there are.
+        count: usize,
+    },
+    /// A vocabulary projection beside an embedding that config.json says is used in its place.
+    #[error("{file} has {tensor} with other weights than the embedding, but by config.json the two are tied")]
+    TiedHead {
+        /// The file or index.
+        file: String,
+        /// The vocabulary projection.
         tensor: String,
     },
     /// A tensor that does not fit the configuration.
@@ -173,22 +244,24 @@ pub enum Error {
         /// Whether there is an NVIDIA driver, so that somebody may expect a GPU to be used.
         expected: bool,
     },
-    /// A precision that the GPU predictor does not have.
-    #[error("{precision} is not there on the GPU: use --precision f32, bf16 or fp8, or --device cpu")]
+    /// A precision or a part of a model that the CUDA predictor does not have.
+    #[error("{}: {}", not_on_gpu(what), plainly(advice))]
     NotOnGpu {
-        /// What was asked for.
-        precision: &'static str,
+        /// The missing part.
+        what: String,
+        /// Settings that work.
+        advice: Vec<Advice>,
     },
     /// Fp8 where it cannot be had.
-    #[error("fp8 needs {needed}, but {found}: use --precision bf16")]
+    #[error("{}: {}", no_fp8(needed, found), plainly(&self.advice()))]
     NoFp8 {
-        /// What it takes.
+        /// The requirement.
         needed: &'static str,
         /// What is there instead.
         found: String,
     },
     /// A model that does not fit into the GPU's memory.
-    #[error("{model} in {precision} needs {} on the GPU, but {gpu} has {} free: {advice}", amount(*needed), amount(*free))]
+    #[error("{}: {}", too_large(model, precision, gpu, *needed, *free), plainly(advice))]
     TooLarge {
         /// The model.
         model: String,
@@ -200,8 +273,8 @@ pub enum Error {
         needed: usize,
         /// Bytes free.
         free: usize,
-        /// What would fit.
-        advice: String,
+        /// Settings that would fit.
+        advice: Vec<Advice>,
     },
     /// The GPU's memory ran out.
     #[error(
@@ -230,6 +303,66 @@ impl Error {
     pub(crate) fn no_hopper(found: impl Into<String>) -> Self {
         Self::NoFp8 { needed: "an NVIDIA Hopper GPU (H100, H200)", found: found.into() }
     }
+
+    /// A part of a model that the CUDA predictor does not have.
+    pub(crate) fn not_on_gpu(what: impl Into<String>) -> Self {
+        Self::NotOnGpu { what: what.into(), advice: vec![Advice::new("device", "cpu")] }
+    }
+
+    /// Parameters that would help if they were set otherwise.
+    pub fn advice(&self) -> Vec<Advice> {
+        match self {
+            Self::NoMaskToken { .. } => vec![Advice { parameter: "mask_token", value: None, effect: None }],
+            Self::NoFp8 { .. } => vec![Advice::new("precision", "bf16")],
+            Self::NotOnGpu { advice, .. } | Self::TooLarge { advice, .. } => advice.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The message, with `setting` writing the parameters it advises: as flags, as arguments of a call, ...
+    pub fn worded(&self, setting: impl Fn(&Advice) -> String) -> String {
+        let problem = match self {
+            Self::NoMaskToken { file } => no_mask_token(file),
+            Self::NoFp8 { needed, found } => no_fp8(needed, found),
+            Self::NotOnGpu { what, .. } => not_on_gpu(what),
+            Self::TooLarge { model, precision, gpu, needed, free, .. } => {
+                too_large(model, precision, gpu, *needed, *free)
+            }
+            other => return other.to_string(),
+        };
+        format!("{problem}: {}", phrase(&self.advice(), setting))
+    }
+}
+
+fn no_mask_token(file: &str) -> String {
+    format!("{file} does not name the model's mask token")
+}
+
+fn no_fp8(needed: &str, found: &str) -> String {
+    format!("fp8 needs {needed}, but {found}")
+}
+
+fn not_on_gpu(what: &str) -> String {
+    format!("{what} is not supported on CUDA yet")
+}
+
+fn too_large(model: &str, precision: &str, gpu: &str, needed: usize, free: usize) -> String {
+    format!("{model} in {precision} needs {} on the GPU, but {gpu} has {} free", amount(needed), amount(free))
+}
+
+fn plainly(advice: &[Advice]) -> String {
+    phrase(advice, Advice::plain)
+}
+
+/// All advice as one clause.
+fn phrase(advice: &[Advice], setting: impl Fn(&Advice) -> String) -> String {
+    let clause = |(index, advice): (usize, &Advice)| match (advice, index) {
+        (Advice { value: None, .. }, _) => format!("give {}", setting(advice)),
+        (Advice { effect: Some(effect), .. }, _) => format!("{} {effect}", setting(advice)),
+        (_, 0) => format!("use {}", setting(advice)),
+        _ => setting(advice),
+    };
+    advice.iter().enumerate().map(clause).collect::<Vec<_>>().join(" or ")
 }
 
 impl From<Error> for lacuna::Error {

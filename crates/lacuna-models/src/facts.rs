@@ -3,68 +3,78 @@
 use lacuna::Token;
 use serde::Serialize;
 
-use crate::{Checkpoint, Memory, Model, PlanContext, Request, describe_gpu};
+use crate::{Checkpoint, Memory, Model, PlanContext, Request, Visibility, describe_gpu};
 
 /// A loaded model, described: what `lacuna inspect --format json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Facts {
-    /// How to call it.
+    /// Its name.
     pub model: String,
-    /// What kind of model it is.
+    /// The model family.
     pub family: &'static str,
-    /// How many numbers its weights are.
+    /// Number of parameters.
     pub parameters: usize,
-    /// How many blocks it has.
+    /// Number of parameters that a token goes through; fewer than all in a mixture of experts.
+    pub active_parameters: usize,
+    /// Number of layers.
     pub layers: usize,
-    /// How many numbers describe a position between blocks.
+    /// Hidden size.
     pub hidden: usize,
-    /// How many query heads each block has.
+    /// Number of query heads.
     pub heads: usize,
-    /// How many key and value heads each block has.
+    /// Number of key and value heads.
     pub key_value_heads: usize,
-    /// The inner width of the MLP.
+    /// Size of a head.
+    pub head_size: usize,
+    /// Inner width of the widest feed-forward network.
     pub mlp: usize,
-    /// How many token ids there are.
+    /// Number of experts, if there are any.
+    pub experts: Option<usize>,
+    /// Experts that each token goes through, if there are any.
+    pub experts_per_token: Option<usize>,
+    /// Block length of block-causal attention; none if attention is full.
+    pub attention_block: Option<usize>,
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// How many positions it was made for.
+    /// Longest sequence the model was trained for.
     pub context: usize,
-    /// The id of the mask token.
+    /// Id of the mask token.
     pub mask_token: Token,
-    /// The tokens that end a text or a turn of a chat.
+    /// Tokens that end a text or a turn of a chat.
     pub end_tokens: Vec<Token>,
-    /// Whether position i is predicted from the output at i − 1.
+    /// Position i is predicted from the output at i − 1.
     pub shifted: bool,
-    /// The types of number in its files.
+    /// The dtypes in its files.
     pub stored_as: Vec<String>,
-    /// How many bytes the weights take in its files.
+    /// Bytes of the weights in its files.
     pub stored_bytes: usize,
     /// The precision of its matrix products.
     pub precision: &'static str,
-    /// Where it computes.
+    /// The device it computes on.
     pub device: String,
     /// The GPU, or why there is none that can be used.
     pub gpu: String,
-    /// How many bytes the weights take in memory.
+    /// Bytes of the weights in memory.
     pub weight_bytes: usize,
-    /// How many bytes a forward pass over [`Facts::CANVAS`] positions takes beside them.
+    /// Bytes of the buffers of a forward pass over [`Facts::CANVAS`] positions.
     pub working_bytes: usize,
-    /// How many threads compute.
+    /// Number of threads.
     pub threads: usize,
     /// "yes", or why there is none.
     pub tokenizer: String,
-    /// Whether it has a chat template.
+    /// It has a chat template.
     pub chat_template: bool,
-    /// How it decodes if nothing else is asked for.
+    /// The default strategy.
     pub strategy: String,
-    /// The layers whose attention `dos` then uses.
+    /// The layers whose attention `dos` uses by default.
     pub layer: Vec<usize>,
 }
 
 impl Facts {
-    /// The canvas for which memory is told.
+    /// Canvas length that memory is stated for.
     pub const CANVAS: usize = 512;
 
-    /// What there is to know of a checkpoint and the model that it was loaded as.
+    /// The facts of a checkpoint and the model it was loaded as.
     pub fn of(checkpoint: &Checkpoint, model: &dyn Model) -> lacuna::Result<Self> {
         let shape = checkpoint.architecture();
         let plan = Request::default().plan(checkpoint)?;
@@ -73,14 +83,22 @@ impl Facts {
             model: checkpoint.name(),
             family: shape.family.name(),
             parameters: checkpoint.parameters(),
-            layers: shape.layers,
+            layers: shape.layers(),
             hidden: shape.hidden,
-            heads: shape.heads,
-            key_value_heads: shape.key_value_heads,
-            mlp: shape.mlp,
+            heads: shape.attention.heads,
+            key_value_heads: shape.attention.key_value_heads,
+            head_size: shape.attention.head_size,
+            mlp: shape.mlp(),
+            experts: shape.experts().map(|experts| experts.count),
+            experts_per_token: shape.experts().map(|experts| experts.active),
+            active_parameters: shape.active_parameters(),
+            attention_block: match shape.attention.visibility {
+                Visibility::Full => None,
+                Visibility::Blocks(length) => Some(length),
+            },
             vocabulary: shape.vocabulary,
             context: shape.context,
-            mask_token: shape.mask,
+            mask_token: checkpoint.mask_token()?,
             end_tokens: checkpoint.ends(),
             shifted: shape.shifted,
             stored_as: checkpoint.dtypes(),

@@ -1,4 +1,4 @@
-//! LLaDA and Dream checkpoints for [`lacuna`]: loading, text, and the predictors for CPUs and NVIDIA GPUs.
+//! Checkpoints of masked diffusion models for [`lacuna`]: loading, text, and the predictors for CPUs and NVIDIA GPUs.
 //!
 //! A [`Checkpoint`] is a directory in the Hugging Face layout, or the model that is part of the program. It is read into one
 //! description, the [`Architecture`], whatever its family. [`Text`] is its tokenizer and chat template, a [`Model`] its weights
@@ -19,17 +19,18 @@
 
 mod architecture;
 mod ask;
+#[doc(hidden)]
+pub mod check;
 mod checkpoint;
 mod cpu;
 mod cuda;
-mod dream;
 mod embedded;
 mod encode;
 mod error;
 mod facts;
+mod family;
 mod job;
 mod layout;
-mod llada;
 mod model;
 mod precision;
 mod record;
@@ -37,18 +38,21 @@ mod request;
 mod rope;
 mod shapes;
 mod text;
+mod weight;
 
-pub use architecture::{Architecture, Family};
+pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score, Visibility};
 pub use checkpoint::Checkpoint;
-pub use cpu::{CpuPredictor, Product, believe, ceiling_gflops, forward_flops};
+pub use cpu::{CpuPredictor, Product, believe, ceiling_gflops};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use encode::GAP;
-pub use error::{Error, Result};
+pub use error::{Advice, Error, Result};
 pub use facts::Facts;
+pub use family::{Convention, Family};
 pub use job::Job;
 pub use model::{Device, Memory, Model, load};
-pub use precision::Precision;
+pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 pub use record::{Detail, Ended, Kind, Record, StepRecord};
 pub use request::{Plan, PlanContext, Request, uses_attention};
 pub use shapes::Shape;
 pub use text::{Specials, Text};
+pub use weight::forward_flops;

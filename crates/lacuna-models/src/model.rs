@@ -1,6 +1,6 @@
 //! A model that is ready to be asked, wherever it computes.
 
-use lacuna::Predictor;
+use lacuna::{AttentionSource, Predictor, Token};
 
 use crate::{Checkpoint, CpuPredictor, CudaPredictor, Error, Precision, Result};
 
@@ -47,6 +47,17 @@ pub trait Model: Predictor + Send {
 
     /// The logits of every position of a view observed last, before any shift: row i is the model's output at position i.
     fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>>;
+
+    /// The attention that one position pays to every position of a canvas, the mean over `sources`; none if this device does
+    /// not give single attention weights. It computes anew: views observed before can no longer be read.
+    fn attention(
+        &mut self,
+        _tokens: &[Token],
+        _position: usize,
+        _sources: &[AttentionSource],
+    ) -> lacuna::Result<Option<Vec<f32>>> {
+        Ok(None)
+    }
 }
 
 /// What a predictor holds, in bytes.

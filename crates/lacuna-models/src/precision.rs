@@ -1,21 +1,80 @@
-//! What matrix products are made of.
+//! Number formats of matrix products.
 
-/// The numbers of matrix products. Sums are in f32 in any case, and so is everything that is not a matrix product.
+use crate::weight::Role;
+
+/// A named choice of formats for all matrix products. Sums are in f32 in any case, and so is everything that is not a matrix
+/// product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 32-bit weights and activations.
     F32,
-    /// 16-bit weights, and activations rounded to 16 bits on their way into a product.
+    /// 16-bit weights and activations.
     Bf16,
-    /// 8-bit weights in units of their row, and activations rounded to 8 bits of their own largest value on their way into a
-    /// product. An approximation, on the CPU alone; attention stays in 16 bits.
+    /// 8-bit integer weights with a scale for each row, and activations with a scale for each token. An approximation, on the
+    /// CPU alone; attention stays in 16 bits.
     Int8,
     /// The same with 8-bit floating point numbers (e4m3), on NVIDIA's Hopper GPUs alone. An approximation; attention and the
     /// vocabulary projection stay in 16 bits.
     Fp8,
 }
 
+/// Format of a matrix's weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WeightFormat {
+    /// 32-bit floating point.
+    F32,
+    /// bfloat16.
+    Bf16,
+    /// 8-bit integers, and an f32 scale for each row.
+    Int8,
+    /// 8-bit floating point (e4m3), and an f32 scale for each row.
+    Fp8,
+}
+
+/// Format of the activations that a matrix is multiplied with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivationFormat {
+    /// 32-bit floating point.
+    F32,
+    /// Rounded to bfloat16.
+    Bf16,
+    /// 8-bit integers, and an f32 scale for each token.
+    Int8,
+    /// 8-bit floating point (e4m3), and an f32 scale for each token.
+    Fp8,
+}
+
+/// The formats of a matrix product's two operands. Which pairs there are is for each predictor to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Of the weights.
+    pub weights: WeightFormat,
+    /// Of the activations.
+    pub activations: ActivationFormat,
+}
+
+impl Format {
+    pub(crate) const F32: Self = Self { weights: WeightFormat::F32, activations: ActivationFormat::F32 };
+    pub(crate) const BF16: Self = Self { weights: WeightFormat::Bf16, activations: ActivationFormat::Bf16 };
+    pub(crate) const INT8: Self = Self { weights: WeightFormat::Int8, activations: ActivationFormat::Int8 };
+    pub(crate) const FP8: Self = Self { weights: WeightFormat::Fp8, activations: ActivationFormat::Fp8 };
+}
+
+impl WeightFormat {
+    /// Bytes of a row of `columns` weights.
+    pub(crate) fn row_bytes(self, columns: usize) -> usize {
+        match self {
+            Self::F32 => 4 * columns,
+            Self::Bf16 => 2 * columns,
+            Self::Int8 | Self::Fp8 => columns + size_of::<f32>(),
+        }
+    }
+}
+
 impl Precision {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Int8, Self::Fp8];
+
     /// Its name, as in messages and on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -23,6 +82,24 @@ impl Precision {
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
             Self::Fp8 => "fp8",
+        }
+    }
+
+    /// The formats of a matrix. Routers are in f32: they are small, and an expert chosen otherwise is another answer.
+    pub(crate) fn format(self, role: Role) -> Format {
+        match (self, role) {
+            (Self::F32, _) | (_, Role::Router) => Format::F32,
+            (Self::Bf16, _) | (Self::Fp8, Role::Head) => Format::BF16,
+            (Self::Int8, _) => Format::INT8,
+            (Self::Fp8, _) => Format::FP8,
+        }
+    }
+
+    /// The format of queries, keys, values and attention weights.
+    pub(crate) fn attention(self) -> ActivationFormat {
+        match self {
+            Self::F32 => ActivationFormat::F32,
+            Self::Bf16 | Self::Int8 | Self::Fp8 => ActivationFormat::Bf16,
         }
     }
 }

@@ -9,7 +9,7 @@ use lacuna::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoint, Family};
+use crate::{Checkpoint, Convention};
 
 /// Canvas length where neither the request nor the checkpoint names one.
 const USUAL_LENGTH: usize = 128;
@@ -24,7 +24,7 @@ pub struct Request(pub Params);
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanContext {
     /// Kind of model.
-    pub family: Family,
+    pub convention: Convention,
     /// Number of layers.
     pub layers: usize,
     /// End-of-text token, if there is one.
@@ -103,7 +103,7 @@ impl Request {
         let flag = |name: &str| self.flag(name).unwrap_or(false);
         let options = Options {
             sampling: Sampling {
-                rule: self.token_rule(model.family)?,
+                rule: self.token_rule(model.convention)?,
                 suppressed: model.end.filter(|_| flag("suppress_eos")).into_iter().collect(),
                 deferred: if flag("defer_eos") { model.ends.clone() } else { Vec::new() },
             },
@@ -140,7 +140,7 @@ impl Request {
     ///
     /// At temperature 0 there is nothing to draw, so that `top_p` and `top_k` have no effect, unless Dream's way of sampling is asked
     /// for by name: it takes confidence and entropy from the truncated distribution, too.
-    pub fn token_rule(&self, family: Family) -> Result<TokenRule> {
+    pub fn token_rule(&self, convention: Convention) -> Result<TokenRule> {
         let temperature = self.number("temperature").unwrap_or(0.0);
         let (top_p, top_k) = (self.number("top_p").unwrap_or(1.0), self.integer("top_k").unwrap_or(0));
         let truncated = top_p < 1.0 || top_k > 0;
@@ -152,7 +152,7 @@ impl Request {
             }
             Some(_) => false,
             None if temperature == 0.0 => return Ok(TokenRule::Greedy),
-            None => truncated || family == Family::Dream,
+            None => truncated || convention == Convention::Dream,
         };
         Ok(match dream {
             true if temperature != 0.0 || truncated => TokenRule::Nucleus { temperature, top_p, top_k },
@@ -167,8 +167,8 @@ impl PlanContext {
     pub fn of(checkpoint: &Checkpoint) -> Self {
         let architecture = checkpoint.architecture();
         Self {
-            family: architecture.family,
-            layers: architecture.layers,
+            convention: architecture.family.convention(),
+            layers: architecture.layers(),
             end: architecture.end,
             ends: checkpoint.ends(),
             recommended: checkpoint.recommended().clone(),
@@ -213,11 +213,10 @@ impl Plan {
             return Err(Error::TooLong { length: most, context: model.context });
         }
         let block = self.params.integer("block_length");
-        if let Some(block) = block.filter(|block| self.max_tokens.is_none() && !length.is_multiple_of(*block)) {
-            if self.params.word("window").is_none_or(|window| window == "blocks") {
-                let expected = format!("must divide the generation length, {length}");
-                return Err(Error::parameter("block_length", block.to_string(), expected));
-            }
+        let divided = self.max_tokens.is_none() && self.params.word("window").is_none_or(|window| window == "blocks");
+        if let Some(block) = block.filter(|block| divided && !length.is_multiple_of(*block)) {
+            let expected = format!("must divide the generation length, {length}");
+            return Err(Error::parameter("block_length", block.to_string(), expected));
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
         let canvas = Canvas::with_tail(prompt, length, model.mask)?;

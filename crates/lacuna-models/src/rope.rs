@@ -8,10 +8,10 @@ pub(crate) struct Rope {
 }
 
 impl Rope {
-    /// A table for heads of `head_size`, empty at first.
-    pub(crate) fn new(head_size: usize, theta: f64) -> Self {
-        let exponent = |i: usize| 2.0 * i as f64 / head_size as f64;
-        let frequencies = (0..head_size / 2).map(|i| (1.0 / theta.powf(exponent(i))) as f32).collect();
+    /// A table for `width` rotated dimensions of a head, empty at first.
+    pub(crate) fn new(width: usize, theta: f64) -> Self {
+        let exponent = |i: usize| 2.0 * i as f64 / width as f64;
+        let frequencies = (0..width / 2).map(|i| (1.0 / theta.powf(exponent(i))) as f32).collect();
         Self { frequencies, cosines: Vec::new(), sines: Vec::new() }
     }
 

@@ -15,11 +15,26 @@ pub enum Shape {
     Llada8b,
     /// Dream-7B's.
     Dream7b,
+    /// SDAR-8B's: block-causal attention, normalised heads.
+    Sdar8b,
+    /// LLaDA-MoE-7B-A1B's: 64 experts, 8 for each token.
+    LladaMoe,
+    /// LLaDA2.0-mini's: 256 experts in groups, block-causal attention.
+    Llada2Mini,
 }
 
 impl Shape {
-    /// All of them, the smallest first.
-    pub const ALL: [Self; 5] = [Self::Mini, Self::Small, Self::Medium, Self::Llada8b, Self::Dream7b];
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Mini,
+        Self::Small,
+        Self::Medium,
+        Self::Llada8b,
+        Self::Dream7b,
+        Self::Sdar8b,
+        Self::LladaMoe,
+        Self::Llada2Mini,
+    ];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
@@ -29,6 +44,9 @@ impl Shape {
             Self::Medium => "medium",
             Self::Llada8b => "llada-8b",
             Self::Dream7b => "dream-7b",
+            Self::Sdar8b => "sdar-8b",
+            Self::LladaMoe => "llada-moe",
+            Self::Llada2Mini => "llada2-mini",
         }
     }
 
@@ -45,6 +63,9 @@ impl Shape {
             Self::Medium => &[(CONFIG, MEDIUM)],
             Self::Llada8b => &[(CONFIG, LLADA_8B)],
             Self::Dream7b => &[(CONFIG, DREAM_7B)],
+            Self::Sdar8b => &[(CONFIG, SDAR_8B)],
+            Self::LladaMoe => &[(CONFIG, LLADA_MOE)],
+            Self::Llada2Mini => &[(CONFIG, LLADA2_MINI)],
         }
     }
 }
@@ -67,6 +88,24 @@ const DREAM_7B: &[u8] =
     "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 131072,
     "rope_theta": 1000000, "mask_token_id": 151666}"#;
 
+const SDAR_8B: &[u8] =
+    br#"{"architectures": ["SDARForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936,
+    "max_position_embeddings": 32768, "rope_theta": 1000000, "block_size": 4}"#;
+
+const LLADA_MOE: &[u8] =
+    br#"{"architectures": ["LLaDAMoEModelLM"], "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "expert_intermediate_size": 1024,
+    "qk_layernorm": true, "vocab_size": 157184, "max_position_embeddings": 8192, "rope_theta": 50000,
+    "rms_norm_eps": 1e-5}"#;
+
+const LLADA2_MINI: &[u8] =
+    br#"{"architectures": ["LLaDA2MoeModelLM"], "hidden_size": 2048, "num_hidden_layers": 20, "num_attention_heads": 16,
+    "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 5120, "first_k_dense_replace": 1,
+    "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "num_shared_experts": 1, "n_group": 8,
+    "topk_group": 4, "routed_scaling_factor": 2.5, "partial_rotary_factor": 0.5, "vocab_size": 157184,
+    "max_position_embeddings": 16384, "rope_theta": 600000}"#;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +116,9 @@ mod tests {
         let millions = |shape| Checkpoint::random(shape).unwrap().parameters() / 1_000_000;
         assert!((5..40).contains(&millions(Shape::Mini)));
         assert_eq!([Shape::Small, Shape::Medium, Shape::Llada8b, Shape::Dream7b].map(millions), [31, 841, 8015, 7615]);
+        assert_eq!([Shape::Sdar8b, Shape::LladaMoe, Shape::Llada2Mini].map(millions), [8190, 7356, 16255]);
+        let active = |shape| Checkpoint::random(shape).unwrap().architecture().active_parameters() / 1_000_000;
+        assert_eq!([Shape::Sdar8b, Shape::LladaMoe, Shape::Llada2Mini].map(active), [8190, 1719, 1432]);
         assert!(Shape::ALL.into_iter().all(|shape| Shape::named(shape.name()) == Some(shape)));
     }
 }

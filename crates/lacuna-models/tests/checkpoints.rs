@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::altered::Altered;
+use common::altered::{Altered, Parts};
 use common::{all_layers, data, distance, goldens, view};
-use lacuna::{Predictor, View};
-use lacuna_models::{Checkpoint, CpuPredictor, Family, Model, Precision};
+use lacuna::{AttentionSource, Predictor, Token, View};
+use lacuna_models::{Checkpoint, Convention, CpuPredictor, Model, Precision};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
@@ -19,18 +19,18 @@ fn llada() -> Altered {
 fn what_a_checkpoint_says_of_itself() {
     let llada = Checkpoint::open(data("llada-tiny")).unwrap();
     let architecture = llada.architecture();
-    assert_eq!(architecture.family, Family::Llada);
-    assert_eq!((architecture.layers, architecture.hidden, architecture.mlp), (4, 64, 176));
-    assert_eq!((architecture.mask, architecture.end), (511, Some(509)));
-    assert!(!architecture.shifted && !architecture.biased && !architecture.tied);
+    assert_eq!((architecture.family.name(), architecture.family.convention()), ("LLaDA", Convention::Llada));
+    assert_eq!((architecture.layers(), architecture.hidden, architecture.mlp()), (4, 64, 176));
+    assert_eq!((architecture.mask, architecture.end), (Some(511), Some(509)));
+    assert!(!architecture.shifted && !architecture.attention.biased && !architecture.tied);
     assert_eq!(llada.ends(), [509]);
     assert_eq!(llada.dtypes(), ["F32"]);
 
     let dream = Checkpoint::open(data("dream-tiny")).unwrap();
     let architecture = dream.architecture();
-    assert_eq!(architecture.family, Family::Dream);
-    assert_eq!((architecture.heads, architecture.key_value_heads), (4, 2));
-    assert!(architecture.shifted && architecture.biased);
+    assert_eq!((architecture.family.name(), architecture.family.convention()), ("Dream", Convention::Dream));
+    assert_eq!((architecture.attention.heads, architecture.attention.key_value_heads), (4, 2));
+    assert!(architecture.shifted && architecture.attention.biased);
 }
 
 #[test]
@@ -47,6 +47,26 @@ fn sixteen_bit_checkpoints_load_and_stay_sixteen_bit() {
             let largest = golden.logits.iter().fold(0.0, |largest: f32, logit| largest.max(logit.abs()));
             assert!(error < tolerance * largest, "{name} {dtype:?}: off by {error} of {largest}");
         }
+    }
+}
+
+#[test]
+fn the_attention_of_a_position_sums_to_its_dependency_score() {
+    for name in ["llada-tiny", "dream-tiny"] {
+        let mut model = CpuPredictor::load(&Checkpoint::open(data(name)).unwrap(), None).unwrap();
+        let mask = model.description().mask;
+        let tokens: Vec<Token> = (1..30).map(|index| if index % 3 == 0 { mask } else { index }).collect();
+        let last = model.description().layers - 1;
+        let sources = [AttentionSource { layer: 0, heads: vec![] }, AttentionSource { layer: last, heads: vec![1] }];
+        let seen = model.observe(&[View { attention: &sources, ..view(&tokens) }]).unwrap().remove(0);
+        for position in (2..tokens.len()).step_by(3) {
+            let paid = model.attention(&tokens, position, &sources).unwrap().unwrap();
+            assert!((paid.iter().sum::<f32>() - 1.0).abs() < 1e-4, "{name}: all of it is 1");
+            let there = paid.iter().zip(&tokens).filter(|(_, token)| **token != mask).map(|(paid, _)| paid);
+            let mean = seen.dependency.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
+            assert!((there.sum::<f32>() - mean).abs() < 1e-4, "{name}, position {position}");
+        }
+        assert!(model.attention(&tokens, tokens.len(), &sources).is_err());
     }
 }
 
@@ -107,11 +127,27 @@ fn a_checkpoint_may_recommend_how_to_decode_it() {
 }
 
 #[test]
-fn masks_that_are_not_named_are_the_published_ones() {
-    let llada = llada().edit("config.json", |config| drop(config.remove("mask_token_id")));
-    assert_eq!(llada.refusal(), "config.json: mask_token_id is 126336, but the vocabulary has ids 0 to 511");
-    let dream = Altered::copy("dream-tiny").edit("config.json", |config| drop(config.remove("mask_token_id")));
-    assert_eq!(dream.refusal(), "config.json: mask_token_id is 151666, but the vocabulary has ids 0 to 511");
+fn a_mask_that_nobody_names_must_be_given() {
+    for name in ["llada-tiny", "dream-tiny"] {
+        let unnamed = Altered::copy(name).edit("config.json", |config| drop(config.remove("mask_token_id")));
+        assert_eq!(unnamed.refusal(), "config.json does not name the model's mask token: give mask_token");
+        let given = |id| Checkpoint::open(unnamed.path()).unwrap().with_mask_token(id);
+        let checkpoint = given(511).unwrap();
+        assert_eq!((checkpoint.architecture().mask, checkpoint.mask_token().unwrap()), (Some(511), 511));
+        assert!(CpuPredictor::load(&checkpoint, None).is_ok());
+        let refused = given(512).unwrap_err().to_string();
+        assert!(refused.ends_with("config.json: mask_token is 512, but the vocabulary has ids 0 to 511"), "{refused}");
+    }
+    // Published checkpoints that do not name theirs are known by the size of their vocabulary.
+    let published = |name: &'static str, size: usize| {
+        let config = Altered::copy(name).edit("config.json", |config| drop(config.remove("mask_token_id")));
+        let config = config.set("vocab_size", size).edit("config.json", |config| drop(config.remove("embedding_size")));
+        let content = std::fs::read(config.path().join("config.json")).unwrap().leak();
+        let error = Checkpoint::from_static(vec![("config.json", &*content)].leak()).unwrap_err();
+        assert!(error.to_string().starts_with("model.safetensors"), "{error}");
+    };
+    published("llada-tiny", 126_464);
+    published("dream-tiny", 152_064);
 }
 
 #[test]
@@ -184,6 +220,59 @@ fn tensors_must_fit_the_configuration() {
 }
 
 #[test]
+fn tensors_that_config_json_does_not_describe_are_refused() {
+    for layers in 1..4 {
+        let refused = llada().set("n_layers", layers).refusal();
+        let first = format!("model.transformer.blocks.{layers}.attn_norm.weight");
+        let expected = format!(
+            "model.safetensors has {} tensors that config.json does not describe, {first} among them: \
+             one of the two belongs to another model",
+            (4 - layers) * 9
+        );
+        assert_eq!(refused, expected);
+    }
+    let refused = llada().set("weight_tying", true).refusal();
+    assert_eq!(
+        refused,
+        "model.safetensors has model.transformer.ff_out.weight with other weights than the embedding, but by config.json \
+         the two are tied"
+    );
+    // A copy of the embedding contradicts nothing, and older files have tables that are computed today.
+    let harmless = llada().set("weight_tying", true).tensors(|tensors| {
+        let copy = tensors["model.transformer.wte.weight"].bytes.clone();
+        tensors.get_mut("model.transformer.ff_out.weight").unwrap().bytes = copy.clone();
+        let table = Parts { dtype: Dtype::F32, shape: vec![8], bytes: copy[..32].to_vec() };
+        tensors.insert("model.transformer.rotary_emb.inv_freq".to_string(), table);
+    });
+    assert!(harmless.load().is_ok());
+}
+
+#[test]
+fn recommendations_must_be_known_and_possible() {
+    for (value, expected) in [
+        (json!({"nonsense": 1}), "nonsense"),
+        (json!({"temperature": -3}), "temperature is -3"),
+        (json!({"gamma": -1.0}), "gamma is -1"),
+        (json!({"gen_length": 0}), "gen_length is 0"),
+        (json!({"gamma": "much"}), "gamma is much"),
+    ] {
+        let refused = llada().set("lacuna", value).refusal();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_opened() {
+    for name in ["config.json", "model.safetensors"] {
+        let altered = llada().remove(name);
+        let path = altered.path().join(name);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(altered.refusal(), format!("{name} is not a regular file"));
+    }
+}
+
+#[test]
 fn weights_that_are_not_finite_are_found_wherever_they_are() {
     let tensors = [
         QUERY,
@@ -233,9 +322,21 @@ fn variants_that_are_not_implemented_are_refused() {
     );
     assert!(dream("rope_scaling", json!({"type": "yarn"})).contains("it must be null"));
     assert!(dream("use_sliding_window", json!(true)).contains("it must be false"));
-    let refused = llada().set("model_type", "gpt2").refusal();
-    assert_eq!(refused, "config.json: model_type is 'gpt2', but lacuna knows llada (LLaDA) and Dream");
-    assert!(llada().edit("config.json", |config| drop(config.remove("model_type"))).refusal().contains("model_type"));
+    let of = |architecture: &str, model_type: &str| {
+        llada().set("architectures", json!([architecture])).set("model_type", model_type)
+    };
+    let refused = of("GPT2LMHeadModel", "gpt2").refusal();
+    assert!(refused.starts_with("config.json: model_type 'gpt2' is not supported; the supported families are LLaDA, "));
+    assert!(of("LLaDAModelLM", "another").load().is_ok(), "the architecture goes before the model type");
+    let unnamed = llada().edit("config.json", |config| drop(config.remove("architectures")));
+    assert!(unnamed.load().is_ok(), "the model type alone is enough");
+    let refused = unnamed.edit("config.json", |config| drop(config.remove("model_type"))).refusal();
+    assert!(refused.starts_with("config.json: model_type '' is not supported"), "{refused}");
+    let refused = of("NemotronLabsDiffusionModel", "nemotron_labs_diffusion").refusal();
+    assert_eq!(
+        refused,
+        "config.json: Nemotron-Labs-Diffusion is not supported yet: it needs causal attention to finished blocks"
+    );
 }
 
 #[test]
@@ -254,5 +355,17 @@ fn sizes_that_cannot_be_are_refused() {
     assert!(llada().set("rms_norm_eps", -1.0).refusal().contains("rms_norm_eps is -1"));
     assert!(llada().set("n_layers", -1).refusal().contains("invalid value: integer `-1`"));
     assert!(llada().set("n_layers", 5).refusal().contains("has no tensor model.transformer.blocks.4."));
-    assert!(llada().set("d_model", 1u64 << 60).refusal().contains("has shape [512, 64]"));
+    assert!(llada().set("n_layers", 1u64 << 60).refusal().contains("it must be at most 4096"));
+    assert!(llada().set("d_model", 1u64 << 60).refusal().contains("it must be at most 16777216"));
+    for (key, value) in [("rope_theta", 0.5), ("rope_theta", 1e308), ("rms_norm_eps", 1.0), ("rms_norm_eps", 1e308)] {
+        let refused = llada().set(key, value).refusal();
+        assert!(refused.starts_with(&format!("config.json: {key} is ")), "{refused}");
+    }
+    for size in [0, 513, u64::MAX] {
+        let refused = llada().set("vocab_size", size).refusal();
+        assert_eq!(
+            refused,
+            format!("config.json: vocab_size is {size}, but it must be at least 1 and at most embedding_size, 512")
+        );
+    }
 }

@@ -17,7 +17,7 @@ use lacuna::{
     TokenRule, View, decode,
 };
 use lacuna_models::{
-    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, compile_kernels, describe_gpu,
+    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, check, compile_kernels, describe_gpu,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -192,12 +192,43 @@ with! { gpu:
         }
     }
 
-    /// So few rows are read without being asked that which ones is decided on the GPU.
-    fn a_step_waits_once_and_what_is_foretold_changes_no_bit() {
+    /// With so small a prefetch budget the GPU decides which rows are read.
+    fn a_step_waits_once_and_prefetching_changes_no_bit() {
         for (name, precision) in MODELS.into_iter().zip(BOTH) {
             let mut model = CudaPredictor::load(&tiny(name), Some(precision)).unwrap();
-            model.read_ahead(12);
+            model.set_prefetch_budget(12);
             assert_one_wait(&mut model, 7, 33);
+        }
+    }
+
+    fn what_cannot_be_is_refused_before_it_is_launched() {
+        let mut model = on_gpu(&tiny("llada-tiny"), Precision::F32);
+        let sampling = Sampling::default();
+        assert!(model.read(&[row(0, Target::Position(0), &sampling)]).is_err());
+        let (short, longer) = (long(9), long(12));
+        let cached = |tokens| View { run: 5, compute: lacuna::Compute::AllAndCache, ..view(tokens) };
+        let refused = model.observe(&[cached(&short), cached(&longer)]).unwrap_err().to_string();
+        assert!(refused.contains("two views of run 5 differ in length"), "{refused}");
+        let refused = model.read(&[row(0, Target::Position(0), &sampling)]).unwrap_err().to_string();
+        assert!(refused.contains("observe again"), "{refused}");
+        // A plan that ranks by scores that nobody asked for.
+        let ranked = [row(0, Target::Position(0), &sampling), row(0, Target::Position(1), &sampling)];
+        let rank = Some(lacuna::RankByAttention { sources: 3, temperature: 0.0 });
+        let plan = lacuna::ReadPlan { ranked: &ranked, expected: 1, most: 1, rank, ..lacuna::ReadPlan::default() };
+        model.observe(&[View { plan, ..view(&short) }]).unwrap();
+        assert_eq!(model.read(&ranked).unwrap().len(), 2);
+        let outside = Row { scored_token: Some(1 << 30), ..ranked[0] };
+        let refused = model.read(&[outside]).unwrap_err().to_string();
+        assert!(refused.contains("outside the vocabulary (0..512)"), "{refused}");
+    }
+
+    fn every_kernel_gives_what_its_scalar_twin_gives() {
+        for (_, name) in check::names().into_iter().filter(|(device, _)| *device == "cuda") {
+            match check::run("cuda", name, false) {
+                Ok(reports) => reports.iter().for_each(|report| assert!(report.passed(), "{report:?}")),
+                Err(Error::NoFp8 { .. }) => eprintln!("skipped: {name} needs fp8"),
+                Err(error) => panic!("{name}: {error}"),
+            }
         }
     }
 
@@ -219,7 +250,7 @@ with! { real_gpu:
     fn a_larger_model_is_as_on_the_cpu_and_batches_change_no_bit() {
         let checkpoint = Checkpoint::random(Shape::Small).unwrap();
         let (mut cpu, mut gpu) = (on_cpu(&checkpoint, Precision::F32), on_gpu(&checkpoint, Precision::Bf16));
-        let mask = checkpoint.architecture().mask;
+        let mask = checkpoint.mask_token().unwrap();
         let canvas = |length: usize| -> Vec<Token> {
             (0..length).map(|i| if i % 3 == 1 { mask } else { (i * 37 % 4000) as Token }).collect()
         };
@@ -271,7 +302,7 @@ with! { real_gpu:
     }
 
     /// With products as large as LLaDA's vocabulary makes them.
-    fn a_step_of_a_large_model_waits_once_and_what_is_foretold_changes_no_bit() {
+    fn a_step_of_a_large_model_waits_once_and_prefetching_changes_no_bit() {
         let mut model = CudaPredictor::load(&Checkpoint::random(Shape::Medium).unwrap(), Some(Precision::Bf16)).unwrap();
         assert_one_wait(&mut model, 50, 300);
     }
@@ -322,7 +353,7 @@ with! { gpu_with_fp8:
         let embedded = Checkpoint::embedded().unwrap();
         let prompt = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
         let mut tokens = embedded.text().unwrap().chat(&[("user", prompt)]).unwrap();
-        tokens.resize(tokens.len() + 128, embedded.architecture().mask);
+        tokens.resize(tokens.len() + 128, embedded.mask_token().unwrap());
         let random = Checkpoint::random(Shape::Small).unwrap();
         let biased = tiny("dream-tiny");
         let cases = [(embedded, tokens, 0.03), (random, long(333), 0.2), (biased, long(150), 0.2)];
@@ -349,7 +380,7 @@ with! { gpu_with_fp8:
     fn fp8_refuses_sizes_that_it_cannot_multiply() {
         let (folder, checkpoint) = Odd::ALL[0].checkpoint();
         let refused = CudaPredictor::load(&checkpoint, Some(Precision::Fp8)).err().unwrap();
-        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use --precision bf16";
+        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use precision bf16";
         assert_eq!(refused.to_string(), expected);
         drop(folder);
     }
@@ -359,7 +390,7 @@ with! { gpu_with_fp8:
 fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
     let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
     let mut model = on_gpu(&checkpoint, precision);
-    let mask = checkpoint.architecture().mask;
+    let mask = checkpoint.mask_token().unwrap();
     let canvas = |length: usize| -> Vec<Token> {
         (0..length).map(|i| if i % 5 == 1 { mask } else { (i * 37) as Token }).collect()
     };
@@ -380,7 +411,7 @@ fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
 
 fn two_loads_and_two_runs_give_the_same_bits(precision: Precision) {
     let checkpoint = Checkpoint::random(Shape::Small).unwrap();
-    let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.architecture().mask }).collect();
+    let tokens: Vec<Token> = (0..500).map(|i| if i % 2 == 0 { i } else { checkpoint.mask_token().unwrap() }).collect();
     let mut seen = Vec::new();
     for _ in 0..2 {
         let mut model = on_gpu(&checkpoint, precision);
@@ -397,11 +428,16 @@ fn two_loads_and_two_runs_give_the_same_bits(precision: Precision) {
 fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
     let checkpoint = tiny("llada-tiny");
     let refused = CudaPredictor::load(&checkpoint, Some(Precision::Int8)).err().unwrap();
-    assert!(refused.to_string().starts_with("int8 is not there on the GPU"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("int8 is not supported on CUDA yet: use precision bf16 or precision fp8 or device cpu"),
+        "{refused}"
+    );
     let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), Device::Auto).unwrap();
     assert!(model.device().starts_with("cpu"));
     let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Cpu).err().unwrap();
-    let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use --precision bf16";
+    let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use precision bf16";
     assert_eq!(refused.to_string(), expected);
     let found = lacuna_models::load(&checkpoint, None, Device::Auto).unwrap().device();
     match describe_gpu() {
@@ -428,7 +464,7 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
     }
 }
 
-/// A step waits once for the GPU, whatever it reads, and does what it does when nothing is foretold.
+/// A step waits once for the GPU, whatever it reads, and gives what it gives without a plan.
 fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     let nucleus = |top_p, top_k| TokenRule::Nucleus { temperature: 0.7, top_p, top_k };
     let drawn = |choice| Options { sampling: Sampling { rule: choice, ..Sampling::default() }, ..Options::default() };
@@ -464,7 +500,7 @@ fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
     for strategies in pairs.iter().take(if model.description().shadows { 3 } else { 2 }) {
         assert_one_wait_for(model, (prompt, 12, 4), strategies, &params, &options[0]);
     }
-    // Bounds between all and nothing, so that lines end in any of their rounds, and orders that are drawn.
+    // Bounds between all and nothing, so that reads end in any of their rounds, and orders that are drawn.
     let entropy = (model.description().vocabulary as f64).ln();
     for (positions, order_temperature) in [(4.0, 0.0), (12.0, 0.2), (1e3, 0.2)] {
         let gamma = positions * entropy;
@@ -527,7 +563,7 @@ fn assert_one_wait_for(
     blind.into_iter().for_each(|run| run.abandon(model));
 }
 
-/// A model that is told nothing beforehand.
+/// A model that gets no plans.
 struct Blind<'a>(&'a mut dyn Predictor);
 
 impl Predictor for Blind<'_> {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{data, on_cpu, tiny};
-use lacuna::catalogue::{Kind, Parameter, Params, Value, parameters};
+use lacuna::catalogue::{Kind, Params, parameter};
 use lacuna::{Canvas, Options, Run, Strategy, Token, decode};
 use lacuna_models::Precision;
 use serde::Deserialize;
@@ -73,13 +73,11 @@ impl Command {
         let mut params = Params::new().with("block_length", golden.block_length).unwrap();
         for (flag, text) in flags {
             let name = flag.trim_start_matches("--").replace('-', "_");
-            let known: Vec<Parameter> = parameters().into_iter().filter(|known| known.name == name).collect();
-            let text = match known[0].kind {
+            let text = match parameter(&name).unwrap().parameter.kind {
                 Kind::File => std::fs::read_to_string(data("../../../..").join(text)).unwrap(),
                 _ => text,
             };
-            let value: Value = known.iter().find_map(|known| known.parse(&text).ok()).unwrap();
-            params.set(&name, &value).unwrap();
+            params.parse(&name, &text).unwrap();
         }
         params
     }

@@ -158,3 +158,39 @@ fn what_is_wrong_with_the_text_files_is_said() {
     let refused = error(&dream(json!({"chat_template": "{% for %}"})), chat);
     assert!(refused.starts_with("the chat template in tokenizer_config.json fails: unexpected"), "{refused}");
 }
+
+#[test]
+fn a_tokenizer_that_makes_its_library_panic_is_refused_in_a_sentence() {
+    let tokenizer = |normalizer: &str, decoder: &str| {
+        let json = format!(
+            r#"{{"version": "1.0", "added_tokens": [], "normalizer": {normalizer}, "pre_tokenizer": null,
+            "post_processor": null, "decoder": {decoder},
+            "model": {{"type": "BPE", "vocab": {{"a": 0, "l": 1}}, "merges": []}}}}"#
+        );
+        Altered::copy("llada-tiny").write("tokenizer.json", json)
+    };
+    for (normalizer, decoder) in [("null", r#"{"type": oops}"#), (r#"{"type": "Precompiled"}"#, "null")] {
+        let altered = tokenizer(normalizer, decoder);
+        let refused = Checkpoint::open(altered.path()).unwrap().text().err().unwrap().to_string();
+        assert!(
+            refused.contains("tokenizer.json is not a usable tokenizer: the tokenizer library fails on it ("),
+            "{refused}"
+        );
+        assert!(!refused.contains('\n'), "{refused}");
+    }
+    let fine = tokenizer("null", "null");
+    assert_eq!(Checkpoint::open(fine.path()).unwrap().text().unwrap().encode("la").unwrap(), [1, 0]);
+}
+
+#[test]
+fn a_chat_template_of_a_wrong_type_is_refused() {
+    for template in [json!(3), json!(true), json!({}), json!([{"name": "default", "template": 3}])] {
+        let altered = dream(json!({"chat_template": template}));
+        let refused = Checkpoint::open(altered.path()).unwrap().text().err().unwrap().to_string();
+        assert!(refused.ends_with("chat_template must be a string, or a list of templates with names"), "{refused}");
+    }
+    for template in [Value::Null, json!([{"name": "tools", "template": "x"}])] {
+        let altered = dream(json!({"chat_template": template}));
+        assert!(!Checkpoint::open(altered.path()).unwrap().text().unwrap().can_chat());
+    }
+}

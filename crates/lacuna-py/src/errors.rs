@@ -25,15 +25,16 @@ pub(crate) fn raise(error: impl Into<lacuna::Error>) -> PyErr {
 }
 
 fn of_model(error: &models::Error) -> PyErr {
-    let message = error.to_string();
+    let message = error.worded(|advice| match &advice.value {
+        Some(value) => format!("{}={value:?}", advice.parameter),
+        None => advice.parameter.to_string(),
+    });
     match error {
         models::Error::NotADirectory { .. } | models::Error::MissingFile { .. } => {
             PyFileNotFoundError::new_err(message)
         }
         models::Error::Io { .. } => PyOSError::new_err(message),
         models::Error::Request(_) => PyValueError::new_err(message),
-        // Their advice names the flags of the command line.
-        models::Error::NotOnGpu { .. } | models::Error::NoFp8 { .. } => Error::new_err(message.replace("--", "")),
         _ => Error::new_err(message),
     }
 }

@@ -10,11 +10,7 @@ use crate::errors::raise;
 
 /// The names of all options.
 pub(crate) fn names() -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = parameters().iter().map(|parameter| parameter.name).collect();
-    names.dedup();
-    let mut seen = std::collections::HashSet::new();
-    names.retain(|name| seen.insert(*name));
-    names
+    parameters().iter().map(|known| known.parameter.name).collect()
 }
 
 /// The request that the keyword arguments make.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lacuna::catalogue::Params;
 use lacuna::{Canvas, Predictor, Token};
-use lacuna_models::{Family, Job, Kind, Plan, PlanContext, Record};
+use lacuna_models::{Convention, Job, Kind, Plan, PlanContext, Record};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -55,7 +55,7 @@ impl Run {
             return Err(PyValueError::new_err("layer='all' requires layers=N"));
         }
         let context = |layers: usize| PlanContext {
-            family: if shifted { Family::Dream } else { Family::Llada },
+            convention: if shifted { Convention::Dream } else { Convention::Llada },
             layers,
             end: end_tokens.first().copied(),
             ends: end_tokens.clone(),

@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import threading
 import time
@@ -158,13 +159,16 @@ class Interrupt(EngineCase):
     LONG = dict(gen_length=900, strategy="confidence", early_stop=False)
 
     def test_ctrl_c_ends_generation_between_two_steps(self):
+        # Whoever starts the tests in the background has them ignore ctrl-c.
+        inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, inherited)
         for decode in [self.model.generate, lambda *a, **o: list(self.model.stream(*a, **o))]:
             timer = threading.Timer(0.2, _thread.interrupt_main)
             timer.start()
             begun = time.monotonic()
             with self.assertRaises(KeyboardInterrupt):
                 decode(PROMPT, **self.LONG)
-            self.assertLess(time.monotonic() - begun, 10)
+            self.assertLess(time.monotonic() - begun, 60)
         self.assertIn("15", self.model.generate(PROMPT).text)
 
     def test_other_threads_run_while_it_computes(self):
@@ -230,7 +234,7 @@ class Misuse(EngineCase):
             (ValueError, "out of range", lambda: probe([99999])),
             (ValueError, "no device 'gpu'; there are auto, cpu, cuda", lambda: lacuna.Model(device="gpu")),
             (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
-            (lacuna.Error, "fp8 needs .* use precision bf16", lambda: lacuna.Model(device="cpu", precision="fp8")),
+            (lacuna.Error, 'fp8 needs .* use precision="bf16"', lambda: lacuna.Model(device="cpu", precision="fp8")),
             (FileNotFoundError, "/nowhere is not a directory", lambda: lacuna.Model("/nowhere")),
         ]
         for kind, message, call in cases:

@@ -36,7 +36,7 @@ export async function strategies() {
  * Starts a run and yields its events as they come.
  * @param {object} body
  * @param {AbortSignal} signal
- * @returns {AsyncGenerator<{name: string, data: object}>}
+ * @returns {AsyncGenerator<{name: string, data: any}>}
  */
 export async function* steps(body, signal) {
   const response = await request("v1/steps", {
@@ -59,6 +59,21 @@ export async function* steps(body, signal) {
 }
 
 /**
+ * What the model makes of one open slot.
+ * @param {{tokens: number[], position: number, attention?: boolean, candidates?: number, layer?: number[], suppressed?: number[], text?: string}} body
+ * @param {AbortSignal} [signal]
+ */
+export async function probe(body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return (await request("v1/probe", { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+}
+
+/** The run that plays when the page opens: one record a line. */
+export async function recorded() {
+  return (await request("recorded.jsonl")).text();
+}
+
+/**
  * How tokens are written. The first event of a run tells it of a prompt that is given as tokens; the run is not waited for.
  * @param {number[]} tokens
  * @returns {Promise<Map<number, string>>}
@@ -73,8 +88,10 @@ export async function spell(tokens) {
   return new Map();
 }
 
+/** @param {string} path @param {RequestInit} [options] */
 async function request(path, options = {}) {
-  const headers = { ...options.headers };
+  /** @type {Record<string, string>} */
+  const headers = { ...(/** @type {Record<string, string>} */ (options.headers)) };
   if (key) headers.Authorization = `Bearer ${key}`;
   let response;
   try {

@@ -17,7 +17,7 @@ const preference = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** @returns {"light" | "dark"} */
 export function theme() {
-  return document.documentElement.dataset.theme ?? (preference.matches ? "dark" : "light");
+  return /** @type {"light" | "dark" | undefined} */ (document.documentElement.dataset.theme) ?? (preference.matches ? "dark" : "light");
 }
 
 /** Calls `changed` when the system's theme changes. */
@@ -33,7 +33,7 @@ export function shades() {
 /**
  * The colour of a moment.
  * @param {number} share 0 is first, 1 is last
- * @returns {[number, number, number]}
+ * @returns {number[]}
  */
 export function timeColour(share) {
   const scale = SCALES[theme()];
@@ -51,11 +51,12 @@ export function mix(from, to, share) {
   return from.map((value, channel) => Math.round(value + (to[channel] - value) * share));
 }
 
+/** @param {number[]} colour */
 export function css([red, green, blue]) {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/** Black or white, whichever is read better on this colour. */
+/** Black or white, whichever is read better on this colour. @param {number[]} colour */
 export function inkOn([red, green, blue]) {
   const linear = [red, green, blue].map((value) => (value / 255) ** 2.2);
   const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];

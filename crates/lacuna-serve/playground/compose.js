@@ -1,6 +1,8 @@
 /** What is asked: a prompt or a text with gaps, and the settings that all lanes share. */
 
+import { fault } from "./catalogue.js";
 import { byId, element, tell } from "./dom.js";
+import { exampleOf } from "./examples.js";
 
 /**
  * @typedef {object} Settings
@@ -17,20 +19,27 @@ import { byId, element, tell } from "./dom.js";
 
 const DEFAULT_LENGTH = 64;
 const NUMBERS = ["gen_length", "temperature", "seed"];
+/** What the model that comes with lacuna was trained on. */
+const EMBEDDED = { id: "lacuna-mini", knows: "lacuna-mini is small: it knows arithmetic word problems and small Python functions, and nothing else." };
 
 export class Compose {
-  /** @param {{changed: () => void, run: () => void, example: (example: import("./examples.js").Example) => void}} on */
-  constructor(on) {
-    this.form = /** @type {HTMLFormElement} */ (byId("compose"));
+  /**
+   * @param {import("./catalogue.js").Catalogue} catalogue
+   * @param {{changed: () => void, run: () => void, example: (example: import("./examples.js").Example) => void}} on
+   */
+  constructor(catalogue, on) {
+    this.catalogue = catalogue;
+    this.form = byId("compose");
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       on.run();
     });
-    this.form.addEventListener("input", (event) => {
+    this.form.addEventListener("input", (/** @type {any} */ event) => {
       if (event.target.id === "gap-size" || event.target.id === "key") return;
       this.#mode();
       this.problem(null);
       this.mark(null);
+      this.hint();
       on.changed();
     });
     byId("gap-insert").addEventListener("click", () => {
@@ -56,15 +65,23 @@ export class Compose {
 
   /** Says which example this is, and what to look at. @param {import("./examples.js").Example | null} example */
   mark(example) {
-    for (const chip of byId("examples").children) chip.setAttribute("aria-pressed", chip.textContent === example?.name);
+    for (const chip of byId("examples").children) chip.setAttribute("aria-pressed", String(chip.textContent === example?.name));
     tell(byId("example-about"), example?.about);
+  }
+
+  /** Says what the model can do, where the prompt is the visitor's own. */
+  hint() {
+    const { mode, prompt, question } = this.settings;
+    const asked = mode === "prompt" ? prompt : question;
+    const own = asked.trim() !== "" && !exampleOf(asked) && !byId("example-about").textContent;
+    if (own && this.catalogue.model.id === EMBEDDED.id) tell(byId("example-about"), EMBEDDED.knows);
   }
 
   #field(name) {
     return this.form.elements.namedItem(name);
   }
 
-  /** @returns {Settings} */
+  /** @returns {any} */
   get settings() {
     const typed = (name) => this.#field(name).value;
     return {
@@ -80,7 +97,7 @@ export class Compose {
     };
   }
 
-  /** @param {Partial<Settings>} settings */
+  /** @param {any} settings some of the {@link Settings} */
   set settings(settings) {
     for (const [name, value] of Object.entries(settings)) {
       if (typeof value === "boolean") this.#field(name).checked = value;
@@ -101,6 +118,7 @@ export class Compose {
   fields(chat) {
     const settings = this.settings;
     const asked = this.asked;
+    /** @type {Record<string, any>} */
     const fields = chat ? { messages: [{ role: "user", content: asked }] } : { prompt: asked };
     if (settings.mode === "gaps") {
       if (asked.trim() === "") delete fields[chat ? "messages" : "prompt"];
@@ -120,8 +138,10 @@ export class Compose {
   get wrong() {
     const settings = this.settings;
     const { mode, prompt, text } = settings;
-    const odd = NUMBERS.find((name) => Number.isNaN(Number(settings[name])));
-    if (odd) return { param: odd, message: `“${settings[odd]}” is no number.` };
+    for (const param of NUMBERS) {
+      const message = fault({ type: "number", ...this.catalogue.parameter(param) }, settings[param]);
+      if (message) return { param, message };
+    }
     if (mode === "prompt" && prompt.trim() === "") return { param: "prompt", message: "Write something to answer first." };
     if (mode === "gaps" && !/<gap:\d+>/.test(text)) return { param: "text", message: "There is no gap in it. Write one as <gap:5>." };
     return null;

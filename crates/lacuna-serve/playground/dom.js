@@ -1,10 +1,10 @@
-/** Making elements. */
+/** Making and finding elements. */
 
 /**
  * @param {string} name
  * @param {string} className
  * @param {...(Node | string)} children
- * @returns {HTMLElement}
+ * @returns {any}
  */
 export function element(name, className, ...children) {
   const made = document.createElement(name);
@@ -13,7 +13,15 @@ export function element(name, className, ...children) {
   return made;
 }
 
-/** @returns {HTMLElement} */
+/** @param {string} name @param {Record<string, string | number>} attributes @returns {any} */
+export function vector(name, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  made.append(...children);
+  return made;
+}
+
+/** @param {string} id @returns {any} */
 export function byId(id) {
   return document.getElementById(id);
 }

@@ -1,7 +1,8 @@
 /** Things to try. Each shows something; all were chosen for what the embedded model really does with them. */
 
 const BAGELS =
-  "Simon has 72 bagels. He buys 4 boxes of bagels with 10 bagels in each box. He shares the bagels equally among 2 students. How many bagels does each one get?";
+  "Simon has 72 bagels. He buys 4 boxes of bagels with 10 bagels in each box. " +
+  "He shares the bagels equally among 2 students. How many bagels does each one get?";
 
 /**
  * @typedef {object} Example
@@ -46,19 +47,19 @@ export const EXAMPLES = [
   },
   {
     name: "Fill the gaps",
-    about: "What follows a gap is in view, so the model can work backwards.",
+    about: "The end is given. What leads there is filled in from both sides.",
     mode: "gaps",
     question: BAGELS,
-    text: "4 * 10 = <gap:2>\n72 + <gap:7>\n<gap:10>\n#### 56",
-    lanes: [["dos+eb"], ["random"]],
+    text: "<gap:36>\n#### 56",
+    lanes: [["dos+eb"], ["confidence+eb"]],
   },
   {
     name: "Second thoughts",
-    about: "Two methods that take back what they doubt. Look for slots that open again.",
+    about: "Two methods that take back what they doubt. Look for slots with a red frame: they have opened again.",
     mode: "prompt",
     prompt: "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?",
     length: "64",
-    lanes: [["wino"], ["saber"]],
+    lanes: [["wino", { threshold: "0.3" }], ["saber"]],
     answer: "31",
   },
 ];

@@ -1,112 +1,170 @@
 /** A lane: one strategy, its canvas, what it cost, and why it went where it went. */
 
+import { Arcs } from "./arcs.js";
 import { CanvasView } from "./canvas.js";
+import { labelOf } from "./catalogue.js";
 import { byId, element, tell } from "./dom.js";
-import { HeatMap } from "./heatmap.js";
+import { HeatMap } from "./map.js";
+import { QUANTITIES, choices, quantityOf } from "./quantity.js";
 import { hideTip, showTip, speak } from "./tip.js";
 import { WhyView } from "./why.js";
+
+const RESTING = 140; // milliseconds on a slot before the model is asked about it
+
+/**
+ * @typedef {object} Events
+ * @property {() => void} changed something else was chosen
+ * @property {(lane: Lane) => void} removed
+ * @property {(run: import("./run.js").Run, steps: number) => void} seek
+ * @property {(position: number | null) => void} inspected
+ * @property {(lane: Lane, position: number, steps: number, text?: string) => Promise<import("./tip.js").Probed | null>} probe
+ * @property {(lane: Lane, seen: import("./canvas.js").Seen, steps: number) => void} decide
+ * @property {(lane: Lane) => void} again
+ */
 
 export class Lane {
   /** @type {import("./run.js").Run | null} */
   run = null;
   /** Whether something else was chosen since its run was made. */
   stale = false;
-  /** Whether it has asked and got no answer yet. */
-  waiting = false;
+  /** What it waits for, if it does. */
+  waiting = "";
   /** The number that is right, if it is known. @type {string | null} */
   expected = null;
   #steps = 0;
   #drawn = "";
-  /** What is looked at. @type {{position: number, anchor: HTMLElement} | null} */
+  /** What is looked at. @type {{position: number, steps: number, anchor: any} | null} */
   #seen = null;
+  /** What the visitor wants the bars to show, if not what the strategy ranks by. @type {import("./quantity.js").Name | null} */
+  #wanted = null;
+  #timer = 0;
 
   /**
-   * @param {import("./strategies.js").Catalogue} catalogue
-   * @param {import("./strategies.js").Choice} choice
-   * @param {{changed: () => void, removed: (lane: Lane) => void, seek: (run: object, steps: number) => void, inspected: (position: number | null) => void}} on
+   * @param {import("./catalogue.js").Catalogue} catalogue
+   * @param {import("./catalogue.js").Choice} choice
+   * @param {Events} on
    */
   constructor(catalogue, choice, on) {
     this.catalogue = catalogue;
     this.choice = choice;
     this.on = on;
     this.root = byId("lane-template").content.firstElementChild.cloneNode(true);
-    this.canvas = new CanvasView(this.find(".canvas"), this.find(".prompt"), (seen) => this.#inspect(seen && { ...seen, steps: this.#steps }));
-    this.why = new WhyView(this.find(".why"));
+    this.canvas = new CanvasView(this.find(".canvas"), this.find(".prompt"), {
+      inspect: (seen) => this.#inspect(seen && { ...seen, steps: this.#steps }),
+      decide: (seen) => this.run && on.decide(this, seen, this.#steps),
+    });
+    this.arcs = new Arcs(this.root);
+    this.why = new WhyView(this.find(".why"), () => this.#again());
     this.map = new HeatMap(this.find(".map"), {
       seek: (steps) => on.seek(this.run, steps),
       inspect: (seen) => this.#inspect(seen),
     });
     for (const name of ["order", "pace", "revision"]) {
-      this.find(`.${name}`).addEventListener("change", (event) => this.#choose({ [name]: event.target.value }));
+      this.find(`.${name}`).addEventListener("change", (event) => this.#choose(name, event.target.value));
     }
+    this.find(".bars").addEventListener("change", (event) => this.showBy(event.target.value));
     this.find(".remove").addEventListener("click", () => on.removed(this));
+    this.find(".again").addEventListener("click", () => on.again(this));
     this.offer();
     this.clear();
   }
 
+  /** @param {string} selector @returns {any} */
   find(selector) {
     return this.root.querySelector(selector);
   }
 
-  /** Opens or closes what explains the canvas. */
-  unfold(open) {
-    for (const panel of [".why", ".map"]) this.find(panel).open = open;
+  /** What the bars show. */
+  get quantity() {
+    return this.#wanted ?? quantityOf(this.#order === "dos" ? "attention" : this.#order);
   }
 
-  get name() {
-    return this.catalogue.nameOf(this.choice);
+  get #order() {
+    return this.catalogue.made(this.run?.strategy ?? this.choice.name).order;
+  }
+
+  /** Lets the bars show another quantity. */
+  showBy(name) {
+    this.#wanted = name;
+    this.#bars();
+    this.#again();
   }
 
   /** Offers what the catalogue has. */
   offer() {
-    const { orders, presets, paces, revisions } = this.catalogue.parts;
-    this.find(".order").replaceChildren(group("Order", orders), group("Published methods", presets));
-    const own = paces.some(({ name }) => name === this.choice.pace) || !this.choice.pace ? paces : [{ name: this.choice.pace }, ...paces];
-    this.find(".pace").replaceChildren(...own.map(option));
-    this.find(".revision").replaceChildren(option({ name: "" }), ...revisions.map(option));
+    const { catalogue } = this;
+    this.find(".order").replaceChildren(group("Orders", catalogue.orders), group("Published methods", catalogue.presets));
+    this.find(".pace").replaceChildren(...catalogue.paces.map(option));
+    this.find(".revision").replaceChildren(...[{ name: "", about: "" }, ...catalogue.revisions].map(option));
     this.#settle();
   }
 
-  #choose(change) {
-    this.choice = { ...this.choice, ...change };
-    if (!this.catalogue.isPreset(this.choice.order) && !this.choice.pace) this.choice.pace = "top1";
+  #choose(kind, value) {
+    const { order, pace, revision, preset } = this.catalogue.made(this.choice.name);
+    const own = preset ? { order, pace, revision: "" } : { order, pace, revision };
+    const chosen = this.catalogue.presets.some(({ name }) => kind === "order" && name === value) ? value : this.catalogue.nameOf({ ...own, [kind]: value });
+    this.choice = { ...this.choice, name: chosen };
+    this.#wanted = null;
     this.#settle();
     this.#change();
   }
 
   #settle() {
-    const { order, pace, revision } = this.choice;
-    const preset = this.catalogue.isPreset(order);
-    this.find(".order").value = order;
-    this.find(".pace").value = pace;
-    this.find(".revision").value = revision;
-    this.root.classList.toggle("preset", preset);
-    this.root.setAttribute("aria-label", this.name);
-    this.find(".explain").textContent = this.catalogue.explain(this.choice);
+    const { name } = this.choice;
+    const { order, pace, revision, preset } = this.catalogue.made(name);
+    select(this.find(".order"), preset ? name : order);
+    select(this.find(".pace"), pace);
+    select(this.find(".revision"), revision);
+    this.root.classList.toggle("preset", preset !== null);
+    this.root.setAttribute("aria-label", name);
+    const explained = this.catalogue.explain(name);
+    this.find(".explain").textContent = explained;
+    this.find(".explain").title = explained;
     this.find(".revising").textContent = !preset && revision ? `+ ${revision}` : "";
     const grid = this.find(".tuning .grid");
-    grid.replaceChildren(grid.firstElementChild, ...this.catalogue.parametersOf(this.choice).map((parameter) => this.#field(parameter)));
+    grid.replaceChildren(grid.firstElementChild, ...this.catalogue.parametersOf(name).map((parameter) => this.#field(parameter)));
     this.#summarize();
+    this.#bars();
+  }
+
+  /** The switch of what the bars show; what the strategy ranks by is marked. */
+  #bars() {
+    const own = quantityOf(this.#order === "dos" ? "attention" : this.#order);
+    const ranks = own in QUANTITIES && this.#order !== "random";
+    const made = choices(this.#order).map((name) => {
+      const one = option({ name, about: QUANTITIES[name].about });
+      one.textContent = ranks && name === own ? `${QUANTITIES[name].label} ✓` : QUANTITIES[name].label;
+      return one;
+    });
+    this.find(".bars").replaceChildren(...made);
+    this.find(".bars").value = this.quantity;
+    const mark = ranks ? " The strategy ranks by the one with the tick." : "";
+    this.find(".bars").title = `Tall: ${QUANTITIES[this.quantity].about}.${mark}`;
   }
 
   #summarize() {
-    const set = this.catalogue.parametersOf(this.choice).filter(({ name }) => this.choice.parameters[name]);
-    const told = set.map(({ name, label }) => `${label.toLowerCase()} ${this.choice.parameters[name]}`);
-    this.find(".tuning summary").textContent = ["Parameters", ...told].join(" · ");
+    const set = this.catalogue.parametersOf(this.choice.name).filter(({ name }) => this.choice.parameters[name]);
+    const told = set.map((parameter) => `${labelOf(parameter).toLowerCase()} ${this.choice.parameters[parameter.name]}`);
+    this.find(".tuning summary").textContent = told.length > 0 ? told.join(" · ") : "Tune";
   }
 
-  #field({ name, label, hint, about }) {
-    const input = element("input", "");
-    Object.assign(input, { name, placeholder: hint, title: about, value: this.choice.parameters[name] ?? "", autocomplete: "off" });
+  /** @param {import("./catalogue.js").Parameter} parameter */
+  #field(parameter) {
+    const { name, about, usual, choices: named, type } = parameter;
+    const offered = type === "boolean" ? ["true", "false"] : named;
+    const input = offered ? element("select", "", option({ name: "", about: "" }), ...offered.map((one) => option({ name: one, about: "" }))) : element("input", "");
+    if (offered) input.firstElementChild.textContent = usual;
+    Object.assign(input, { name, title: about, value: this.choice.parameters[name] ?? "", autocomplete: "off" });
+    if (!offered) input.placeholder = usual ?? "";
     input.addEventListener("change", () => {
-      this.choice.parameters = { ...this.choice.parameters, [name]: input.value.trim() };
+      this.choice = { ...this.choice, parameters: { ...this.choice.parameters, [name]: input.value.trim() } };
       this.#summarize();
       this.#change();
     });
     const problem = element("span", "problem");
     problem.setAttribute("role", "alert");
     problem.hidden = true;
-    const field = element("label", "field", element("span", "", label), input, problem);
+    const field = element("label", "field", element("span", "", labelOf(parameter)), input, problem);
     field.dataset.field = name;
     return field;
   }
@@ -126,39 +184,50 @@ export class Lane {
   }
 
   focus(name) {
-    this.find(`[data-field="${name}"] input`).focus();
+    this.find(`[data-field="${name}"] :is(input, select)`).focus();
   }
 
   /** Says what is wrong with a request, beside the field that it is about if there is one. */
-  problem(message, param = null) {
+  problem(message, param = null, again = false) {
     for (const place of this.root.querySelectorAll(".problem")) tell(place, null);
     const field = param && this.find(`[data-field="${CSS.escape(param)}"]`);
     if (field) this.find(".tuning").open = true;
     tell(field ? field.querySelector(".problem") : this.find("header > .problem"), message);
+    this.find(".again").hidden = !again;
   }
 
   /** Slots, and nothing in them yet. */
-  clear(count = 0, prompt = "", waiting = false) {
+  clear(count = 0, prompt = "", waiting = "") {
     this.run = null;
     this.waiting = waiting;
     this.stale = false;
+    this.arcs.clear();
     this.canvas.preview(count, prompt);
+    this.find(".prompt").hidden = prompt === "";
     this.why.clear();
     this.map.clear();
     this.#numbers(0, 0, `0 of ${count}`);
-    this.#asked(prompt ? "Prompt" : "");
+    this.root.classList.remove("reached");
     for (const place of [".verdict", ".whole", ".now", ".story"]) this.find(place).textContent = "";
+    this.#state();
+    this.#bars();
+  }
+
+  /** Waits for something, in words. */
+  wait(what) {
+    this.waiting = what;
     this.#state();
   }
 
-  /** @param {import("./run.js").Run} run */
+  /** @param {import("./run.js").Run} run @param {string | null} expected */
   show(run, expected) {
     this.run = run;
     this.stale = false;
     this.expected = expected;
     this.#drawn = "";
     this.canvas.show(run);
-    this.#asked(run.from > 0 ? `Prompt, ${run.from} tokens` : "");
+    this.find(".prompt").hidden = run.from === 0;
+    this.#bars();
     this.update(0);
   }
 
@@ -168,23 +237,21 @@ export class Lane {
     const key = run && `${steps} ${run.length} ${run.status}`;
     if (!run || key === this.#drawn) return;
     this.#drawn = key;
+    if (steps !== this.#steps) this.arcs.clear();
     this.#steps = steps;
-    this.canvas.update(steps);
-    this.why.update(run, steps, this.#order());
-    this.map.update(run, steps);
+    this.canvas.update(steps, this.quantity);
+    this.why.update(run, steps, this.#order, this.quantity);
+    this.map.update(run, steps, this.quantity);
     this.#numbers(run.nfeAt(steps), run.secondsAt(steps), `${run.decidedAt(steps)} of ${run.gaps.length}`);
     this.#outcome(!run.running && steps === run.length);
     this.#state();
     if (this.#seen?.anchor.isConnected && !byId("tip").hidden) showTip(run, this.#seen.position, steps, this.#seen.anchor);
   }
 
-  #order() {
-    return this.catalogue.orderOf(this.catalogue.choice(this.run.strategy));
-  }
-
-  #asked(title) {
-    this.find(".asked").hidden = title === "";
-    this.find(".asked summary").textContent = title;
+  /** Draws the moment anew. */
+  #again() {
+    this.#drawn = "";
+    this.update(this.#steps);
   }
 
   #numbers(nfe, seconds, decided) {
@@ -202,31 +269,47 @@ export class Lane {
     this.find(".now").textContent = run.textAt(this.#steps).replace(/▁+$/, "▁");
     this.find(".story").textContent = run.story(this.#steps);
     const verdict = this.find(".verdict");
-    const judged = this.expected !== null && run.status === "done";
+    const judged = this.expected !== null && ["done", "recorded"].includes(run.status);
     const said = judged ? /####\s*\$?(-?[\d.]+)/.exec(run.textAt(run.length))?.[1] : undefined;
     verdict.classList.toggle("right", judged && said === this.expected);
     verdict.classList.toggle("wrong", judged && said !== this.expected);
-    verdict.textContent = !judged ? "" : said === this.expected ? `${said} is right` : `${said ?? "nothing"} is wrong, it is ${this.expected}`;
+    verdict.textContent = !judged ? "" : said === this.expected ? `${said} is right` : `${said ?? "nothing"} is wrong: ${this.expected}`;
   }
 
   #state() {
     const { run } = this;
-    const said = !run
-      ? this.waiting ? "waiting for the server" : ""
-      : this.stale
-        ? "changed, run again"
-        : { running: "running", stopped: "stopped", failed: "broken off", loaded: "loaded", done: "" }[run.status];
+    const hand = run?.hand ? "with your hand" : "";
+    const told = { running: "running", stopped: "stopped", failed: "broken off", loaded: "loaded", recorded: "recorded", done: hand };
+    const said = !run ? this.waiting : this.stale ? "changed, run again" : told[run.status];
     const place = this.find(".state");
     if (place.textContent !== said) place.textContent = said;
     this.root.classList.toggle("stale", this.stale);
+    this.root.classList.toggle("by-hand", Boolean(run?.hand));
   }
 
   #inspect(seen) {
+    clearTimeout(this.#timer);
     this.#seen = seen;
+    this.arcs.clear();
     this.on.inspected(seen ? seen.position : null);
-    if (!seen || !this.run) return hideTip();
-    showTip(this.run, seen.position, seen.steps, seen.anchor);
-    if (document.activeElement === this.find(".canvas")) byId("status").textContent = speak(this.run, seen.position, seen.steps);
+    const { run } = this;
+    if (!seen || !run) return hideTip();
+    showTip(run, seen.position, seen.steps, seen.anchor);
+    if (document.activeElement === this.find(".canvas")) byId("status").textContent = speak(run, seen.position, seen.steps);
+    if (run.canvas[seen.position].gap && !run.at(seen.position, seen.steps)) this.#timer = window.setTimeout(() => this.#ask(run, seen), RESTING);
+  }
+
+  /** Asks what an open slot could become and what it looks at. */
+  async #ask(run, seen) {
+    const probed = await this.on.probe(this, seen.position, seen.steps).catch(() => null);
+    if (!probed || this.#seen !== seen || this.run !== run || byId("tip").hidden) return;
+    showTip(run, seen.position, seen.steps, seen.anchor, probed);
+    if (probed.attention && seen.anchor.isConnected) this.arcs.show(seen.anchor, probed.attention, (position) => this.canvas.anchor(position));
+  }
+
+  /** Nothing is looked at any more. */
+  leave() {
+    this.#inspect(null);
   }
 
   highlight(position) {
@@ -254,4 +337,10 @@ function group(label, parts) {
   const made = element("optgroup", "", ...parts.map(option));
   made.label = label;
   return made;
+}
+
+/** Chooses a value, also one that was not offered. */
+function select(field, value) {
+  if (![...field.options].some((known) => known.value === value)) field.append(option({ name: value, about: "" }));
+  field.value = value;
 }

@@ -11,32 +11,42 @@ import { isEnd, isSpecial } from "./tokens.js";
  * @property {number | null} entropy in nats
  * @property {number | null} score what the order ranked it by
  * @property {number} step counted from 0
+ * @property {boolean} hand whether the visitor decided it
  *
- * @typedef {object} Step
+ * @typedef {object} Beliefs What the model believed at every open slot before a step; NaN (or -1) where there was none.
+ * @property {Int32Array} token the most probable one
+ * @property {Float32Array} first its probability
+ * @property {Float32Array} second the probability of the next
+ * @property {Float32Array} entropy in nats
+ *
+ * @typedef {object} Step Arrays have an entry for each position of the canvas.
  * @property {number} block
  * @property {number | null} nfe forward passes so far
- * @property {number | null} seconds since the run began
+ * @property {number | null} seconds of computing so far
  * @property {Commit[]} committed
  * @property {number[]} remasked
- * @property {Map<number, number> | null} dependency scores of the positions that were masked before this step
- * @property {{low: number, high: number} | null} range what its bars are scaled to
+ * @property {Float32Array | null} dependency scores of the positions that were masked before this step
+ * @property {Beliefs | null} beliefs
+ * @property {boolean} hand whether the visitor took it
  *
- * @typedef {"running" | "done" | "stopped" | "failed" | "loaded"} Status
+ * @typedef {"running" | "done" | "stopped" | "failed" | "loaded" | "recorded"} Status
  */
-
-const LEAST_RANGE = 0.02;
 
 export class Run {
   /** @type {Step[]} */
   steps = [];
   /** @type {Status} */
   status = "running";
-  /** What the server said at the end, or what was loaded. */
+  /** What the server said at the end, or what was loaded. @type {any} */
   record = null;
+  /** How tokens are written that were only believed in. @type {Map<number, string>} */
+  texts = new Map();
+  /** What it had cost before the visitor changed it. */
+  before = { nfe: 0, seconds: 0 };
   /** Whether it took anything back. */
   revises = false;
 
-  /** @param {object} start the first event of `/v1/steps` */
+  /** @param {any} start the first event of `/v1/steps` */
   constructor(start) {
     this.model = start.model ?? null;
     this.strategy = start.strategy ?? "?";
@@ -53,9 +63,11 @@ export class Run {
     this.ends = new Set();
   }
 
-  /** @param {object} data a `step` event */
+  /** @param {any} data a `step` event */
   add(data) {
     const index = this.steps.length;
+    const hand = data.hand ?? false;
+    for (const [token, text] of Object.entries(data.texts ?? {})) this.texts.set(Number(token), text);
     const committed = data.committed.map((commit) => ({
       position: commit.position,
       token: commit.token,
@@ -64,29 +76,94 @@ export class Run {
       entropy: commit.entropy ?? null,
       score: commit.score ?? null,
       step: index,
+      hand,
     }));
     for (const commit of committed) {
       this.histories[commit.position]?.push({ after: index + 1, commit });
       if (commit.text !== null && isEnd(commit.text)) this.ends.add(commit.token);
     }
     const remasked = data.remasked ?? [];
-    this.revises ||= remasked.length > 0;
+    this.revises ||= remasked.length > 0 && !hand;
     for (const position of remasked) this.histories[position]?.push({ after: index + 1, commit: null });
-    const dependency = data.dependency?.length ? new Map(data.dependency) : null;
     this.steps.push({
       block: data.block ?? 0,
       nfe: data.nfe ?? null,
-      seconds: data.seconds ?? null,
+      seconds: data.computed ?? data.seconds ?? null,
       committed,
       remasked,
-      dependency,
-      range: dependency && rangeOf(dependency.values()),
+      dependency: this.#scores(data.dependency),
+      beliefs: this.#beliefs(data.beliefs),
+      hand,
     });
   }
 
-  /** @param {object} record the `done` event */
+  /** @param {[number, number][] | null | undefined} pairs */
+  #scores(pairs) {
+    if (!pairs?.length) return null;
+    const scores = new Float32Array(this.canvas.length).fill(NaN);
+    for (const [position, score] of pairs) scores[position] = score;
+    return scores;
+  }
+
+  /** @param {[number, number, number, number, number][] | null | undefined} told @returns {Beliefs | null} */
+  #beliefs(told) {
+    if (!told?.length) return null;
+    const numbers = () => new Float32Array(this.canvas.length).fill(NaN);
+    const beliefs = { token: new Int32Array(this.canvas.length).fill(-1), first: numbers(), second: numbers(), entropy: numbers() };
+    for (const [position, token, first, second, entropy] of told) {
+      beliefs.token[position] = token;
+      beliefs.first[position] = first;
+      beliefs.second[position] = second;
+      beliefs.entropy[position] = entropy;
+    }
+    return beliefs;
+  }
+
+  /** How a token is written, if that is known. */
+  textOf(token) {
+    return this.texts.get(token) ?? null;
+  }
+
+  /** The canvas after so many steps, as the server knows it. */
+  tokensAt(steps) {
+    return this.canvas.map((cell, position) => (cell.gap ? (this.at(position, steps)?.token ?? this.mask) : cell.token));
+  }
+
+  /**
+   * The same run up to a moment, changed there by hand; what follows is still to come.
+   * @param {number} steps
+   * @param {{committed: {position: number, token: number, text: string}[], remasked: number[]}} change
+   */
+  branch(steps, change) {
+    const run = new Run({
+      model: this.model, strategy: this.strategy, layers: this.layers, kind: this.kind, prompt_tokens: this.from,
+      mask_token: this.mask, block_length: this.blockLength, canvas: this.canvas,
+    });
+    run.ends = new Set(this.ends);
+    run.texts = new Map(this.texts);
+    run.revises = this.steps.slice(0, steps).some((step) => step.remasked.length > 0 && !step.hand);
+    run.steps = this.steps.slice(0, steps);
+    run.histories = this.histories.map((history) => history.filter(({ after }) => after <= steps));
+    const { nfe, seconds, block } = run.steps.at(-1) ?? { nfe: 0, seconds: 0, block: 0 };
+    run.add({ ...change, nfe, seconds, block, hand: true });
+    run.before = { nfe: nfe ?? 0, seconds: seconds ?? 0 };
+    return run;
+  }
+
+  /** Takes over a step of the run that goes on from a branch. */
+  go(data) {
+    const { nfe, seconds } = this.before;
+    this.add({ ...data, nfe: nfe + data.nfe, computed: seconds + (data.computed ?? data.seconds) });
+  }
+
+  /** Whether the visitor decided some of it. */
+  get hand() {
+    return this.steps.some((step) => step.hand);
+  }
+
+  /** @param {any} record the `done` event */
   finish(record) {
-    this.record = record;
+    this.record = this.hand ? null : record;
     this.status = "done";
   }
 
@@ -104,7 +181,7 @@ export class Run {
   }
 
   get seconds() {
-    return this.record?.seconds ?? this.steps.at(-1)?.seconds ?? 0;
+    return this.steps.at(-1)?.seconds ?? this.record?.seconds ?? 0;
   }
 
   /** When a step was done. A trace without times is taken to be even. */
@@ -166,22 +243,9 @@ export class Run {
     return this.canvas.length - this.from;
   }
 
-  /**
-   * The masked positions before a step, those that pay most attention to what is there first.
-   * @returns {{position: number, score: number, rank: number, commit: Commit | null}[]}
-   */
-  ranking(step) {
-    const { dependency, committed } = this.steps[step] ?? {};
-    if (!dependency) return [];
-    const chosen = new Map(committed.map((commit) => [commit.position, commit]));
-    return [...dependency]
-      .sort(([a, first], [b, second]) => second - first || a - b)
-      .map(([position, score], index) => ({ position, score, rank: index + 1, commit: chosen.get(position) ?? null }));
-  }
-
   /** The visible text after so many steps. What is masked shows as a low line. */
   textAt(steps) {
-    if (steps === this.length && typeof this.record?.text === "string") return this.record.text;
+    if (steps === this.length && !this.running && typeof this.record?.text === "string") return this.record.text;
     let text = "";
     for (let position = this.from; position < this.canvas.length; position += 1) {
       const cell = this.canvas[position];
@@ -203,12 +267,12 @@ export class Run {
   /** What is worth saying about the first so many steps, in one or two sentences. */
   story(steps) {
     const done = this.steps.slice(0, steps);
-    const order = done.flatMap((step) => step.committed);
+    const order = done.flatMap((step) => (step.hand ? [] : step.committed));
     if (order.length === 0) return `All ${this.gaps.length} places are open.`;
     const firstWord = order.findIndex((commit) => !this.isEnd(commit));
     const empty = new Set(order.slice(0, firstWord < 0 ? undefined : firstWord).map(({ position }) => position)).size;
-    const takenBack = done.reduce((count, step) => count + step.remasked.length, 0);
-    const widest = Math.max(...done.map((step) => step.committed.length));
+    const takenBack = done.reduce((sum, step) => sum + (step.hand ? 0 : step.remasked.length), 0);
+    const widest = done.reduce((most, step) => Math.max(most, step.committed.length), 0);
     const sentences = [];
     if (firstWord < 0) {
       sentences.push(`${this.decidedAt(steps)} of ${this.gaps.length} places are declared to be end of text, and there is no word yet.`);
@@ -225,41 +289,54 @@ export class Run {
 
   /** The run as `lacuna generate --format json` records it, with what this page knows besides. */
   toRecord() {
-    const record = this.record ?? {
-      text: this.textAt(this.length),
-      tokens: this.canvas.slice(this.from).map((cell, index) => this.at(this.from + index, this.length)?.token ?? cell.token),
-      nfe: this.nfeAt(this.length),
-      rows_read: 0,
-      kind: this.kind,
-      strategy: this.strategy,
-      layers: this.layers,
-      prompt_tokens: this.from,
-      seconds: this.seconds,
-      tokens_per_second: 0,
-      canvas: this.canvas.map((cell) => cell.token),
-      mask_token: this.mask,
-    };
+    const told = this.record ?? {};
+    const tokens = this.tokensAt(this.length).slice(this.from);
     const steps = this.steps.map((step) => ({
       block: step.block,
       unmasked: step.committed.map(({ position, token }) => [position, token]).sort(([a], [b]) => a - b),
       remasked: step.remasked,
       nfe: step.nfe,
       seconds: step.seconds,
-      details: step.committed.map(({ position, token, text, probability, entropy, score }) => ({ position, token, text, probability, entropy, score })),
-      dependency: step.dependency ? [...step.dependency] : null,
+      details: step.committed.map(({ position, token, text, probability, entropy, score }) => ({ position, token, text: text ?? "", probability, entropy, score })),
+      dependency: step.dependency ? present(step.dependency).map((position) => [position, rounded(step.dependency[position])]) : null,
+      beliefs: step.beliefs ? present(step.beliefs.first).map((position) => believed(step.beliefs, position)) : undefined,
+      hand: step.hand || undefined,
     }));
     const known = this.canvas.filter((cell) => !cell.gap && cell.text !== null).map((cell) => [cell.token, cell.text]);
-    return { ...record, steps, model: this.model, block_length: this.blockLength, texts: Object.fromEntries(known) };
+    return {
+      text: told.text ?? this.textAt(this.length),
+      tokens: told.tokens ?? tokens,
+      nfe: this.nfeAt(this.length),
+      rows_read: told.rows_read ?? 0,
+      steps,
+      kind: this.kind,
+      strategy: this.strategy,
+      layers: this.layers,
+      prompt_tokens: this.from,
+      seconds: this.seconds,
+      tokens_per_second: told.tokens_per_second ?? 0,
+      canvas: this.canvas.map((cell) => cell.token),
+      mask_token: this.mask,
+      model: this.model,
+      block_length: this.blockLength,
+      written: this.canvas.map((cell) => cell.text),
+      texts: Object.fromEntries([...this.texts, ...known]),
+    };
   }
 
   /**
    * A recorded run. One of the command line tells no probabilities, and no texts of single tokens: those come from `texts`.
-   * @param {object} record
+   * @param {any} record
    * @param {Map<number, string>} texts
    * @returns {Run}
    */
   static fromRecord(record, texts = new Map()) {
     check(record);
+    const cell = (token, position) => ({
+      token,
+      text: record.written?.[position] ?? texts.get(token) ?? null,
+      gap: token === record.mask_token,
+    });
     const run = new Run({
       model: record.model,
       strategy: record.strategy,
@@ -268,8 +345,9 @@ export class Run {
       prompt_tokens: record.prompt_tokens,
       mask_token: record.mask_token,
       block_length: record.block_length,
-      canvas: record.canvas.map((token) => ({ token, text: texts.get(token) ?? null, gap: token === record.mask_token })),
+      canvas: record.canvas.map(cell),
     });
+    run.texts = new Map(texts);
     for (const step of record.steps) {
       const details = new Map((step.details ?? []).map((commit) => [commit.position, commit]));
       run.add({
@@ -285,19 +363,18 @@ export class Run {
   }
 }
 
-/** Where a score lies in a range, from 0 to 1. */
-export function standing(score, { low, high }) {
-  return (score - low) / (high - low);
+/** The positions that have a number. */
+function present(numbers) {
+  return Array.from(numbers.keys()).filter((position) => !Number.isNaN(numbers[position]));
 }
 
-/** From the least to the greatest score, or a little more where they hardly differ. */
-function rangeOf(scores) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const score of scores) {
-    low = Math.min(low, score);
-    high = Math.max(high, score);
-  }
-  return { low: Math.min(low, high - LEAST_RANGE), high };
+function believed({ token, first, second, entropy }, position) {
+  return [position, token[position], rounded(first[position]), rounded(second[position]), rounded(entropy[position])];
+}
+
+/** Numbers of 32 bits, without the digits that they do not have. */
+function rounded(number) {
+  return Number(number.toPrecision(5));
 }
 
 function count(number, thing) {
@@ -310,9 +387,11 @@ function check(record) {
   const missing = lists.find((name) => !Array.isArray(record?.[name]));
   if (missing) throw new Error(`it has no list "${missing}"`);
   if (!(record.prompt_tokens >= 0 && record.prompt_tokens < record.canvas.length)) throw new Error("its prompt is longer than its canvas");
+  const dependencies = (step) => (step.dependency ?? []).every((pair) => Array.isArray(pair) && pair[0] < record.canvas.length);
   const inside = (position) => Number.isInteger(position) && record.canvas[position] === record.mask_token;
   const legal = (step) =>
-    Array.isArray(step.unmasked) &&
+    Array.isArray(step?.unmasked) &&
+    dependencies(step) &&
     step.unmasked.every(([position, token]) => inside(position) && Number.isInteger(token)) &&
     (step.remasked ?? []).every(inside);
   const broken = record.steps.findIndex((step) => !legal(step));

@@ -5,32 +5,37 @@ import { Run } from "./run.js";
 /**
  * The settings as the hash of an address.
  * @param {Partial<import("./compose.js").Settings>} settings
- * @param {{name: string, parameters: Record<string, string>}[]} lanes
+ * @param {import("./catalogue.js").Choice[]} lanes
+ * @param {number | null} at the step to open at: whoever follows the link sees it run and stop there
  */
-export function toHash(settings, lanes) {
+export function toHash(settings, lanes, at = null) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) {
     const other = { prompt: ["question", "text"], gaps: ["prompt", "gen_length"] }[settings.mode];
-    if (value !== "" && value !== true && !other.includes(name)) parts.set(name, value);
+    if (value !== "" && value !== true && !other.includes(name)) parts.set(name, String(value));
   }
   for (const { name, parameters } of lanes) {
     const set = Object.entries(parameters).filter(([, value]) => value !== "");
     parts.append("lane", [name, ...set.map(([key, value]) => `${key}=${value}`)].join(";"));
   }
+  if (at !== null) parts.set("at", String(at));
   return `#${parts}`;
 }
 
-/** @returns {{settings: Partial<import("./compose.js").Settings>, lanes: {name: string, parameters: Record<string, string>}[]} | null} */
+/** @returns {{settings: any, lanes: import("./catalogue.js").Choice[], at: number | null} | null} */
 export function fromHash(hash) {
   if (hash.length < 2) return null;
   const parts = new URLSearchParams(hash.slice(1));
   const lanes = parts.getAll("lane").map((lane) => {
     const [name, ...set] = lane.split(";");
-    return { name, parameters: Object.fromEntries(set.map((pair) => pair.split("=")).filter(([, value]) => value !== undefined)) };
+    const pairs = set.map((pair) => pair.split("=")).filter(([, value]) => value !== undefined);
+    return { name, parameters: /** @type {Record<string, string>} */ (Object.fromEntries(pairs)) };
   });
+  /** @type {any} */
   const settings = { mode: parts.get("mode") === "gaps" ? "gaps" : "prompt", early_stop: parts.get("early_stop") !== "false" };
   for (const name of ["prompt", "question", "text", "gen_length", "temperature", "seed", "eos"]) settings[name] = parts.get(name) ?? "";
-  return { settings, lanes };
+  const at = Number(parts.get("at") ?? NaN);
+  return { settings, lanes, at: at >= 0 ? at : null };
 }
 
 /** Commands that do what the page does. A key is never written out. */
@@ -82,7 +87,7 @@ export function save(runs) {
 /**
  * Reads runs from a file: a record, a list of them, or one a line.
  * @param {string} text
- * @param {(record: object, tokens: number[]) => Promise<Map<number, string>>} spell tells the texts of tokens
+ * @param {(record: any, tokens: number[]) => Promise<Map<number, string>>} spell tells the texts of tokens
  * @returns {Promise<Run[]>}
  */
 export async function read(text, spell) {
@@ -92,9 +97,10 @@ export async function read(text, spell) {
   for (const [index, record] of records.entries()) {
     try {
       const run = Run.fromRecord(record);
+      /** @type {[number, string][]} */
       const known = Object.entries(record.texts ?? {}).map(([token, text]) => [Number(token), text]);
       const unknown = run.unspelled.filter((token) => !(record.texts && token in record.texts));
-      const texts = unknown.length > 0 ? await spell(record, unknown) : [];
+      const texts = unknown.length > 0 ? await spell(record, unknown) : new Map();
       runs.push(Run.fromRecord(record, new Map([...known, ...texts])));
     } catch (error) {
       throw new Error(records.length > 1 ? `run ${index + 1}: ${error.message}` : error.message, { cause: error });

@@ -29,11 +29,19 @@ export class Timeline {
     });
     this.tracks.addEventListener("pointerdown", (event) => this.#drag(event));
     this.tracks.addEventListener("pointermove", (event) => event.buttons > 0 && this.#drag(event));
+    const frame = byId("player");
+    // What is fixed over the page's foot must not hide what stands there.
+    new ResizeObserver(() => document.documentElement.style.setProperty("--player", `${frame.offsetHeight}px`)).observe(frame);
     new ResizeObserver(([{ contentRect }]) => {
       if (contentRect.width === this.#width) return;
       this.#width = contentRect.width;
       this.update();
     }).observe(this.tracks);
+  }
+
+  setSpeed(speed) {
+    byId("speed").value = String(speed);
+    this.player.speed = speed;
   }
 
   go(at) {
@@ -45,8 +53,8 @@ export class Timeline {
     const { player } = this;
     byId("player").hidden = player.runs.length === 0;
     if (player.runs.length === 0) return;
-    this.scrubber.max = player.end;
-    this.scrubber.value = player.at;
+    this.scrubber.max = String(player.end);
+    this.scrubber.value = String(player.at);
     this.scrubber.style.setProperty("--share", `${player.end > 0 ? (100 * player.at) / player.end : 0}%`);
     const moment = this.#moment();
     this.scrubber.setAttribute("aria-valuetext", moment);
@@ -75,7 +83,7 @@ export class Timeline {
     this.go(this.player.axis === "steps" ? Math.round(at) : at);
   }
 
-  /** A bar for each step, as tall as the number of its decisions. */
+  /** A bar for each step, as tall as the number of its decisions. @param {any} row @param {import("./run.js").Run} run */
   #track(row, run) {
     const { player } = this;
     const [name, canvas] = row.children;
@@ -88,7 +96,7 @@ export class Timeline {
     context.scale(ratio, ratio);
     const place = (steps) => (player.end > 0 ? (width * (player.axis === "steps" ? steps : run.secondsAt(steps))) / player.end : 0);
     const shown = player.stepsOf(run);
-    const widest = Math.max(1, ...run.steps.map((step) => step.committed.length));
+    const widest = run.steps.reduce((most, step) => Math.max(most, step.committed.length), 1);
     context.fillStyle = css(shades().slot);
     context.fillRect(0, height - 1, place(run.length), 1);
     run.steps.forEach((step, index) => {

@@ -2,6 +2,7 @@
 
 const SPECIAL = /^<[|｜]?[A-Za-z][\w ▁-]*[|｜]?>$/;
 const END = /end|eos|eot|im_end|^<\/s>$/i;
+const ROLE = /^(system|user|assistant)$/;
 
 /** Whether this is a token of the model's own language, such as an end of text or a role marker. */
 export function isSpecial(text) {
@@ -11,6 +12,12 @@ export function isSpecial(text) {
 /** Whether this token ends the text. */
 export function isEnd(text) {
   return isSpecial(text) && END.test(text) && !/header/i.test(text);
+}
+
+/** Whether a token names who speaks: a role's name right behind a special token. */
+export function isRole(cells, position) {
+  const [before, text] = [cells[position - 1]?.text, cells[position].text];
+  return text !== null && ROLE.test(text.trim()) && Boolean(before) && isSpecial(before);
 }
 
 /**
@@ -31,5 +38,14 @@ export function pieces(text) {
 export function named(text) {
   if (text === null || text === undefined) return "?";
   if (isEnd(text)) return "end of text";
-  return text.replaceAll("\n", "⏎").replaceAll(" ", "␣") || "(nothing)";
+  return text.replaceAll("\n", "⏎").replaceAll(" ", "␣") || "part of a character";
+}
+
+export function percent(probability) {
+  if (probability > 0.9995 && probability < 1) return ">99.9%";
+  return `${(100 * probability).toFixed(1)}%`;
+}
+
+export function number(value) {
+  return value > 0 && value < 0.001 ? "<0.001" : value.toFixed(3);
 }

@@ -1,22 +1,26 @@
-//! What an operator can set.
+//! The operator's settings.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// How the server is to run.
+use crate::ApiKey;
+
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// What the model is called in requests and answers.
+    /// The model's name in requests and answers.
     pub model_name: String,
     /// Requests need one of these keys; none is needed if there are none.
     pub api_keys: Vec<ApiKey>,
     /// Pages of these origins may call the API.
     pub cors_origins: Vec<String>,
+    /// Names that a server without keys on a loopback address may be called by, besides localhost.
+    pub allowed_hosts: Vec<String>,
     /// Prompts that suit the model, for the page.
     pub examples: Vec<Example>,
-    /// How much it takes on.
+    /// Its limits.
     pub limits: Limits,
 }
 
@@ -27,28 +31,31 @@ impl Default for Config {
             model_name: "lacuna".into(),
             api_keys: Vec::new(),
             cors_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
             examples: Vec::new(),
             limits: Limits::default(),
         }
     }
 }
 
-/// How much the server takes on.
+/// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many runs share a forward pass at most.
+    /// The most runs in a forward pass.
     pub batch: usize,
-    /// How many positions a forward pass has at most; a single longer run still gets its own.
+    /// The most positions in a forward pass; a single longer run still gets its own.
     pub positions: usize,
-    /// How many runs may wait for their turn.
+    /// The most runs taken on beyond a batch. All that are taken on share the model's time.
     pub queue: usize,
-    /// How many runs one request may ask for: prompts times `n`.
+    /// The most runs of one request: prompts times `n`.
     pub runs: usize,
-    /// How many tokens one run may generate.
+    /// The most tokens that one run may generate.
     pub gen_length: usize,
-    /// How many bytes a request's body may have.
-    pub body_bytes: usize,
-    /// How long a request may take, waiting included.
+    /// The most bytes of a request's body; as the model's context allows if this is not set.
+    pub body_bytes: Option<usize>,
+    /// The most open connections. When there are more, those are closed that have been idle longest.
+    pub connections: usize,
+    /// The time that a request may take, preparation and waiting included.
     pub timeout: Duration,
 }
 
@@ -60,31 +67,17 @@ impl Default for Limits {
             queue: 256,
             runs: 128,
             gen_length: 4096,
-            body_bytes: 1 << 20,
+            body_bytes: None,
+            connections: 1024,
             timeout: Duration::from_secs(600),
         }
     }
 }
 
-/// A secret that clients must know. It is never printed.
-#[derive(Clone)]
-pub struct ApiKey(String);
-
-impl ApiKey {
-    /// A key, if `text` can be one: printable ASCII without spaces.
-    pub fn new(text: &str) -> Option<Self> {
-        let usable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        usable.then(|| Self(text.into()))
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-}
-
-impl std::fmt::Debug for ApiKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ApiKey(hidden)")
+impl Limits {
+    /// The most runs that are taken on at a time.
+    pub(crate) fn capacity(&self) -> usize {
+        self.batch.saturating_add(self.queue)
     }
 }
 

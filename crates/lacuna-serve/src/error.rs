@@ -1,25 +1,25 @@
-//! Why a server cannot start.
+//! Errors of the server as a whole.
 
 use std::net::SocketAddr;
 
-/// What this crate returns.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a server cannot start or go on.
+/// The reason why a server cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is taken or not ours.
     #[error("cannot listen on {address} (choose another with --host and --port): {source}")]
     Listen {
-        /// Where it was to listen.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A model that has tokens but no text.
     #[error("a server answers in text: {source}")]
     NoText {
-        /// Why there is none.
+        /// The tokenizer's error.
         source: lacuna_models::Error,
     },
     /// The system gives no thread.

@@ -6,14 +6,19 @@
 
 mod api;
 mod config;
+mod connections;
+mod context;
 mod error;
+mod keys;
 mod metrics;
 mod page;
 mod scheduler;
 mod server;
 mod service;
 mod transcript;
+mod watch;
 
-pub use config::{ApiKey, Config, Example, Limits};
+pub use config::{Config, Example, Limits};
 pub use error::{Error, Result};
+pub use keys::ApiKey;
 pub use server::{Server, run};

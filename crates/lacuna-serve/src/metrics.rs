@@ -1,9 +1,12 @@
-//! What the server counts and measures, in Prometheus's text format.
+//! Counts and measurements, in Prometheus's text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::transcript::Finish;
 
 const SECONDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
@@ -11,9 +14,24 @@ const RUNS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 const POSITIONS: &[f64] = &[64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0];
 const TOKENS_PER_SECOND: &[f64] = &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 
+/// As many strategies have numbers of their own; the names of further ones are clients' inventions, such as `dos+top4711`.
+const MOST_STRATEGIES: usize = 64;
+
+/// The labels of `lacuna_build_info`.
+#[derive(Debug, Default)]
+pub(crate) struct Build {
+    pub(crate) model: String,
+    pub(crate) device: String,
+    pub(crate) precision: String,
+}
+
 /// Everything that is counted.
 pub(crate) struct Metrics {
+    build: Build,
+    started: (Instant, SystemTime),
     requests: Mutex<BTreeMap<(String, u16), u64>>,
+    texts: Mutex<BTreeMap<String, Texts>>,
+    pub(crate) connections: Gauge,
     pub(crate) waiting: Gauge,
     pub(crate) running: Gauge,
     pub(crate) weights: Gauge,
@@ -35,10 +53,29 @@ pub(crate) struct Metrics {
     pub(crate) tokens_per_second: Histogram,
 }
 
+/// The texts of one strategy.
+#[derive(Default)]
+struct Texts {
+    stop: u64,
+    length: u64,
+    tokens: u64,
+    nfe: u64,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
+        Self::new(Build::default())
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(build: Build) -> Self {
         Self {
+            build,
+            started: (Instant::now(), SystemTime::now()),
             requests: Mutex::default(),
+            texts: Mutex::default(),
+            connections: Gauge::default(),
             waiting: Gauge::default(),
             running: Gauge::default(),
             weights: Gauge::default(),
@@ -60,24 +97,46 @@ impl Default for Metrics {
             tokens_per_second: Histogram::new(TOKENS_PER_SECOND),
         }
     }
-}
 
-impl Metrics {
     /// Counts an answered request.
     pub(crate) fn answered(&self, route: &str, status: u16) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         *requests.entry((route.into(), status)).or_default() += 1;
     }
 
+    /// Counts a text that has ended.
+    pub(crate) fn ended(&self, strategy: &str, finish: Finish, tokens: usize, nfe: usize) {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.contains_key(strategy) || texts.len() < MOST_STRATEGIES;
+        let texts = texts.entry(if known { strategy } else { "other" }.into()).or_default();
+        match finish {
+            Finish::Stop => texts.stop += 1,
+            Finish::Length => texts.length += 1,
+        }
+        texts.tokens += tokens as u64;
+        texts.nfe += nfe as u64;
+    }
+
     /// All of it, as Prometheus reads it.
     pub(crate) fn render(&self) -> String {
         let mut page = Page::default();
+        let Build { model, device, precision } = &self.build;
+        page.head("lacuna_build_info", "gauge", "What runs here; always 1.");
+        page.line(format_args!(
+            "lacuna_build_info{{version=\"{}\",model=\"{}\",device=\"{}\",precision=\"{}\"}} 1",
+            env!("CARGO_PKG_VERSION"),
+            escaped(model),
+            escaped(device),
+            escaped(precision)
+        ));
+        self.render_texts(&mut page);
+        page.gauge("lacuna_connections", "Open connections.", self.connections.get());
         page.head("lacuna_requests_total", "counter", "HTTP requests by route and status.");
         for ((route, status), count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             page.line(format_args!("lacuna_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}"));
         }
-        page.gauge("lacuna_queue_runs", "Runs that wait for their turn.", self.waiting.get());
-        page.gauge("lacuna_active_runs", "Runs that are being decoded.", self.running.get());
+        page.gauge("lacuna_queue_runs", "Runs that the step under way leaves out.", self.waiting.get());
+        page.gauge("lacuna_active_runs", "Runs in the step under way.", self.running.get());
         for (name, help, counter) in [
             ("lacuna_forwards_total", "Forward passes of the model, each shared by a batch.", &self.forwards),
             ("lacuna_steps_total", "Decoding steps, counted for each run.", &self.steps),
@@ -111,8 +170,40 @@ impl Metrics {
         if let Some(bytes) = resident_bytes() {
             page.gauge("process_resident_memory_bytes", "Memory that the process takes.", bytes);
         }
+        let (since, at) = self.started;
+        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        page.gauge("process_start_time_seconds", "When the server started, in seconds since 1970.", at as i64);
+        page.gauge("lacuna_uptime_seconds", "How long the server has run.", since.elapsed().as_secs() as i64);
         page.0
     }
+
+    /// The texts by strategy.
+    fn render_texts(&self, page: &mut Page) {
+        let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        page.head("lacuna_texts_total", "counter", "Texts that have ended, by strategy and finish reason.");
+        for (strategy, counted) in texts.iter() {
+            for (finish, count) in [("stop", counted.stop), ("length", counted.length)] {
+                page.line(format_args!(
+                    "lacuna_texts_total{{strategy=\"{}\",finish_reason=\"{finish}\"}} {count}",
+                    escaped(strategy)
+                ));
+            }
+        }
+        for (name, help, count) in [
+            ("lacuna_text_tokens_total", "Tokens of these texts.", (|texts| texts.tokens) as fn(&Texts) -> u64),
+            ("lacuna_text_nfe_total", "Function evaluations of these texts.", |texts| texts.nfe),
+        ] {
+            page.head(name, "counter", help);
+            for (strategy, counted) in texts.iter() {
+                page.line(format_args!("{name}{{strategy=\"{}\"}} {}", escaped(strategy), count(counted)));
+            }
+        }
+    }
+}
+
+/// A label's value, as Prometheus reads it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A number that only grows.
@@ -143,7 +234,7 @@ impl Gauge {
     }
 }
 
-/// How values are spread.
+/// A histogram.
 pub(crate) struct Histogram {
     bounds: &'static [f64],
     seen: Mutex<Seen>,

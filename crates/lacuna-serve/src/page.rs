@@ -26,26 +26,41 @@ macro_rules! files {
 /// Every file in `playground/` that is served.
 const FILES: &[File] = files![
     "index.html",
-    "style.css",
-    "icon.svg",
-    "theme.js",
-    "app.js",
     "api.js",
-    "strategies.js",
-    "examples.js",
-    "dom.js",
-    "tokens.js",
-    "colour.js",
-    "run.js",
-    "player.js",
-    "compose.js",
-    "lane.js",
+    "app.js",
+    "arcs.js",
+    "base.css",
+    "canvas.css",
     "canvas.js",
-    "why.js",
-    "heatmap.js",
+    "catalogue.js",
+    "colour.js",
+    "compose.css",
+    "compose.js",
+    "controls.css",
+    "dom.js",
+    "examples.js",
+    "floating.css",
+    "frame.css",
+    "icon.svg",
+    "lane.css",
+    "lane.js",
+    "map.js",
+    "panels.css",
+    "player.css",
+    "player.js",
+    "quantity.js",
+    "reading.css",
+    "run.js",
+    "session.js",
+    "share.js",
+    "story.js",
+    "theme.js",
     "timeline.js",
     "tip.js",
-    "share.js",
+    "tokens.js",
+    "wheel.js",
+    "why.js",
+    "recorded.jsonl",
 ];
 
 /// The page's routes: each file under its name, the first one also at the root.
@@ -57,12 +72,19 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     })
 }
 
+/// The name under which requests for the page's files are counted together, if `route` is one of them.
+pub(crate) fn series(route: &str) -> Option<&'static str> {
+    let name = route.strip_prefix('/')?;
+    FILES.iter().any(|file| file.0 == name).then_some("/{file}")
+}
+
 fn content_type(name: &str) -> &'static str {
     match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
         Some("svg") => "image/svg+xml",
+        Some("jsonl") => "application/jsonl; charset=utf-8",
         _ => "application/octet-stream",
     }
 }
@@ -83,4 +105,19 @@ async fn serve((name, content): &'static File, headers: HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, common).into_response();
     }
     (common, [(CONTENT_TYPE, content_type(name))], Bytes::from_static(content)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::FILES;
+
+    #[test]
+    fn every_file_of_the_folder_is_served() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/playground");
+        let there = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let served = FILES.iter().map(|(name, _)| (*name).to_string());
+        assert_eq!(served.collect::<BTreeSet<_>>(), there.collect());
+    }
 }

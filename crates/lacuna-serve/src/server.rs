@@ -4,41 +4,51 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use lacuna_models::{Checkpoint, Model};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
+use tower::ServiceExt;
 
+use crate::connections::{Connection, Connections, Sending};
 use crate::service::Service;
-use crate::{Config, Error, Result, api};
+use crate::{ApiKey, Config, Error, Result, api};
 
-/// How many threads turn requests into tokens. Each holds megabytes of the tokenizer's caches, so a rush must not start more.
-const TOKENIZERS: usize = 4;
-/// How long a connection may be open without a request.
-const SILENCE: Duration = Duration::from_secs(75);
-/// How long to wait after a connection could not be accepted.
-const BREATH: Duration = Duration::from_millis(50);
-/// How long connections may take to close once all work is done.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// The number of threads that turn requests into tokens. Each holds megabytes of the tokenizer's caches, so a rush must not start more.
+const TOKENIZER_THREADS: usize = 4;
+/// The time that a new connection may be silent.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a connection may be open without a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// The pause after a connection could not be accepted.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// The least time between two warnings that connections cannot be accepted.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+/// The time that connections may take to close once all work is done.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Serves a model until the first ctrl-c or SIGTERM, and then finishes what it took on; a second signal ends it at once.
-/// `announce` is told the address when requests can come.
+/// `announce` is told the address when requests can come. On SIGHUP `keys` is asked for the keys that are valid from then on.
 pub fn run(
     checkpoint: Checkpoint,
     model: Box<dyn Model>,
     config: Config,
+    keys: impl Fn() -> std::result::Result<Vec<ApiKey>, String>,
     announce: impl FnOnce(SocketAddr),
 ) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.max_blocking_threads(TOKENIZERS).enable_all().build().map_err(Error::Serve)?;
+    let runtime = runtime.max_blocking_threads(TOKENIZER_THREADS).enable_all().build().map_err(Error::Serve)?;
     let result = runtime.block_on(async {
         let server = Server::new(checkpoint, model, config)?;
+        let service = server.service.clone();
         let mut signals = Signals::new().map_err(Error::Serve)?;
         let listener = server.listen().await?;
         announce(listener.local_addr().map_err(Error::Serve)?);
@@ -46,13 +56,19 @@ pub fn run(
         let mut serving = pin!(server.serve(listener, async {
             let _ = stopped.await;
         }));
-        tokio::select! {
-            result = &mut serving => return result,
-            () = signals.next() => drop(stop),
-        }
-        tokio::select! {
-            result = &mut serving => result,
-            () = signals.next() => Err(Error::Interrupted),
+        let mut stop = Some(stop);
+        loop {
+            tokio::select! {
+                result = &mut serving => return result,
+                signal = signals.next() => match (signal, stop.take()) {
+                    (Signal::Reload, kept) => {
+                        reload(&service, keys());
+                        stop = kept;
+                    }
+                    (Signal::End, Some(stop)) => drop(stop),
+                    (Signal::End, None) => return Err(Error::Interrupted),
+                },
+            }
         }
     });
     // Whatever is still being computed ends with the process.
@@ -60,28 +76,65 @@ pub fn run(
     result
 }
 
-/// The signals that ask a server to end.
+/// Makes new keys the valid ones. A server with keys never becomes one without.
+fn reload(service: &Service, keys: std::result::Result<Vec<ApiKey>, String>) {
+    match keys {
+        Ok(keys) if keys.is_empty() && !service.keys.is_empty() => {
+            tracing::error!("there are no keys any more: those that were valid stay valid");
+        }
+        Ok(keys) => {
+            tracing::info!(keys = keys.len(), "the keys are read again");
+            service.keys.replace(keys);
+        }
+        Err(error) => tracing::error!(error, "the keys cannot be read: those that were valid stay valid"),
+    }
+}
+
+/// The request that a signal stands for.
+enum Signal {
+    End,
+    Reload,
+}
+
+/// The signals that a server listens to.
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hang_up: tokio::signal::unix::Signal,
 }
 
 impl Signals {
+    #[cfg(unix)]
     fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
-            #[cfg(unix)]
-            terminate: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
-    async fn next(&mut self) {
-        #[cfg(unix)]
+    #[cfg(unix)]
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+            _ = self.terminate.recv() => Signal::End,
+            _ = self.interrupt.recv() => Signal::End,
+            _ = self.hang_up.recv() => Signal::Reload,
         }
-        #[cfg(not(unix))]
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) -> Signal {
         let _ = tokio::signal::ctrl_c().await;
+        Signal::End
     }
 }
 
@@ -115,7 +168,9 @@ impl Server {
     /// Serves until `stop` ends, then refuses new work, finishes what was taken on, and returns.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) -> Result<()> {
         let Self { service, router, mut done } = self;
-        let connections = GracefulShutdown::new();
+        let connections = Connections::new(service.config.limits.connections, service.metrics.clone());
+        let graceful = GracefulShutdown::new();
+        let mut warned: Option<Instant> = None;
         let mut end = pin!(async {
             stop.await;
             service.drain();
@@ -123,34 +178,59 @@ impl Server {
             done.recv().await;
         });
         loop {
+            let accepted = async {
+                connections.room().await;
+                listener.accept().await
+            };
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => serve_connection(stream, router.clone(), &connections),
+                accepted = accepted => match accepted {
+                    Ok((stream, _)) => serve_connection(stream, router.clone(), connections.add(), &graceful),
                     // Too many open files, or a client that has gone again: neither is a reason to end.
                     Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
-                        tokio::time::sleep(BREATH).await;
+                        if warned.is_none_or(|warned| warned.elapsed() > WARNING_INTERVAL) {
+                            tracing::warn!(%error, "a connection could not be accepted");
+                            warned = Some(Instant::now());
+                        }
+                        tokio::time::sleep(ACCEPT_BACKOFF).await;
                     }
                 },
                 () = &mut end => break,
             }
         }
         // A client that never completes its request must not keep the server.
-        let _ = tokio::time::timeout(FAREWELL, connections.shutdown()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
         Ok(())
     }
 }
 
-fn serve_connection(stream: TcpStream, router: Router, connections: &GracefulShutdown) {
+fn serve_connection(stream: TcpStream, router: Router, connection: Arc<Connection>, graceful: &GracefulShutdown) {
     // A token is a small packet; it must not wait for the next one.
     let _ = stream.set_nodelay(true);
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(SILENCE);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let connection = connections.watch(connection);
+    let watcher = graceful.watcher();
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection broke");
+        let this = connection.clone();
+        let served = async {
+            match tokio::time::timeout(FIRST_BYTE_TIMEOUT, stream.readable()).await {
+                Ok(Ok(())) => {}
+                _ => return,
+            }
+            let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                let (busy, router) = (connection.busy(), router.clone());
+                async move {
+                    let answer = router.oneshot(request.map(Body::new)).await;
+                    answer.map(|answer| answer.map(|body| Body::new(Sending { body, _busy: busy })))
+                }
+            });
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
+            let connection = builder.serve_connection(TokioIo::new(stream), answer);
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!(%error, "a connection broke");
+            }
+        };
+        tokio::select! {
+            () = served => {}
+            () = this.closed() => tracing::debug!("an idle connection makes room for another"),
         }
     });
 }

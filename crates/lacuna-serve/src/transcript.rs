@@ -1,4 +1,4 @@
-//! What a client may see of a run while it is decoded: a text that only grows.
+//! The client's view of a run while it is decoded: a text that only grows.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use lacuna_models::{Specials, Text};
 use crate::api::ApiError;
 use crate::scheduler::Progress;
 
-/// What a decoder writes for bytes that are no character, or not yet.
+/// A decoder's sign for bytes that are no character, or not yet.
 const UNFINISHED: char = '\u{fffd}';
 
 /// Follows a run and tells its text as far as it is final.
@@ -20,7 +20,7 @@ pub(crate) struct Transcript {
     ends: Vec<Token>,
     /// Strings that end the text; they are not part of it.
     stops: Vec<String>,
-    /// What an open end means: a text with gaps is whole when they are filled, an answer was cut off.
+    /// The meaning of an open end: a text with gaps is whole when they are filled, an answer was cut off.
     open_end: Finish,
     told: String,
     scores: Option<Scores>,
@@ -29,7 +29,7 @@ pub(crate) struct Transcript {
     completion_tokens: usize,
 }
 
-/// Why a text ends.
+/// The reason for a text's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Finish {
@@ -39,7 +39,7 @@ pub(crate) enum Finish {
     Length,
 }
 
-/// What is new in a text.
+/// An addition to a text.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) text: String,
@@ -51,12 +51,13 @@ pub(crate) struct News {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scored {
     pub(crate) text: String,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) logprob: f64,
-    /// Where it begins in the text, in characters.
+    /// Its start in the text, in characters.
     pub(crate) offset: usize,
 }
 
-/// What is kept to tell probabilities.
+/// The log probabilities of a text's tokens.
 struct Scores {
     /// For each position.
     logprobs: Vec<f64>,
@@ -90,17 +91,17 @@ impl Transcript {
         &self.canvas
     }
 
-    /// Where its text begins.
+    /// The position at which its text begins.
     pub(crate) fn from(&self) -> usize {
         self.region.start
     }
 
-    /// How many tokens were given: everything that is no gap.
+    /// The number of tokens given: everything that is no gap.
     pub(crate) fn prompt_tokens(&self) -> usize {
         self.canvas.len() - self.canvas.gaps().count()
     }
 
-    /// How many tokens of the text were generated, once it has ended.
+    /// The number of generated tokens in the text, once it has ended.
     pub(crate) fn completion_tokens(&self) -> usize {
         self.completion_tokens
     }
@@ -173,6 +174,7 @@ impl Scores {
         while self.told < tokens.len() && (last || self.lengths[self.told].0 <= told) {
             scored.push(Scored {
                 text: text.decode(&tokens[self.told..=self.told], Specials::Keep)?,
+                bytes: text.token_bytes(tokens[self.told]),
                 logprob: self.logprobs[start + self.told],
                 offset: self.told.checked_sub(1).map_or(0, |before| self.lengths[before].1),
             });
@@ -182,7 +184,7 @@ impl Scores {
     }
 }
 
-/// How much of a growing text can be told: it may end within a character, or within what may become a stop string.
+/// The part of a growing text that can be told, in bytes: it may end within a character, or within what may become a stop string.
 fn final_length(text: &str, stops: &[String]) -> usize {
     let whole = text.trim_end_matches(UNFINISHED);
     let begun = |stop: &String| {
@@ -192,7 +194,7 @@ fn final_length(text: &str, stops: &[String]) -> usize {
     whole.len() - stops.iter().map(begun).max().unwrap_or(0)
 }
 
-/// How many of `tokens` it takes to write the first `bytes` bytes of their text.
+/// The number of `tokens` that it takes to write the first `bytes` bytes of their text.
 fn count_tokens(tokens: &[Token], bytes: usize, text: &Text) -> Result<usize, ApiError> {
     for count in 0..tokens.len() {
         if text.decode(&tokens[..count], Specials::Skip)?.len() >= bytes {

@@ -181,7 +181,7 @@ impl Recipe {
     pub fn refuse_unused(&self, params: &Params) -> Result<()> {
         match params.iter().find(|(name, _)| !self.uses(name)) {
             Some((name, _)) => {
-                let of = catalogue::users(name);
+                let of = catalogue::parameter(name).map(|known| known.users()).unwrap_or_default();
                 Err(Error::UnusedParameter { name, by: format!("'{}'", self.name), of, advice: Vec::new() })
             }
             None => Ok(()),

@@ -42,7 +42,7 @@ pub(crate) struct Fill {
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let plan = args.decoding.request()?.plan(&engine.checkpoint)?;
-    let mask = engine.checkpoint.architecture().mask;
+    let mask = engine.checkpoint.mask_token()?;
     let prompt = match &args.prompt {
         Some(prompt) => engine.checkpoint.encode_prompt(&text_or_stdin(prompt)?, None, false)?,
         None => Vec::new(),

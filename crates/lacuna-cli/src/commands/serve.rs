@@ -1,12 +1,12 @@
 //! `lacuna serve`: the model behind OpenAI's API, and the page.
 
 use std::io::{IsTerminal, stderr};
-use std::net::IpAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use lacuna_serve::{ApiKey, Config, Example, Limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,12 +16,14 @@ use super::{print, read};
 use crate::args::{self, Device, Precision};
 use crate::engine::Engine;
 
-/// What can be set: by a flag, else by the variable, else in the file, where it has the flag's name with underscores.
+/// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
 #[derive(Args, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[command(after_help = "\
 Keys are never flags, which every user of the machine could read. They come from LACUNA_API_KEYS (separated by commas), from
 --api-key-file, or as api_keys = [\"...\"] from the configuration file. Without any key, everybody who reaches the port is served.
+In the file and in api_keys, name=NAME, requests_per_minute=N, tokens_per_minute=N and concurrent=N may follow a key. SIGHUP has
+the files read again.
 
 Examples:
   lacuna serve
@@ -32,9 +34,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", env = "LACUNA_CONFIG")]
     #[serde(skip)]
     config: Option<PathBuf>,
-    /// The address to listen on [default: 127.0.0.1, which only this machine reaches]
-    #[arg(long, value_name = "IP", env = "LACUNA_HOST")]
-    host: Option<IpAddr>,
+    /// The address or name to listen on [default: 127.0.0.1, which only this machine reaches]
+    #[arg(long, value_name = "HOST", env = "LACUNA_HOST")]
+    host: Option<String>,
     /// The port to listen on; 0 takes a free one [default: 8080]
     #[arg(long, value_name = "N", env = "LACUNA_PORT")]
     port: Option<u16>,
@@ -46,7 +48,10 @@ pub(crate) struct Serve {
     /// Let pages of this origin call the API; may be repeated [default: none]
     #[arg(long = "cors-origin", value_name = "ORIGIN", env = "LACUNA_CORS_ORIGINS", value_delimiter = ',')]
     cors_origins: Vec<String>,
-    /// What the model is called in requests [default: its folder's name]
+    /// A name besides localhost that a server without keys on a loopback address answers to; may be repeated [default: none]
+    #[arg(long = "allow-host", value_name = "NAME", env = "LACUNA_ALLOW_HOSTS", value_delimiter = ',')]
+    allow_hosts: Vec<String>,
+    /// The model's name in requests [default: its folder's name]
     #[arg(long, value_name = "NAME", env = "LACUNA_MODEL_NAME")]
     model_name: Option<String>,
 
@@ -56,39 +61,42 @@ pub(crate) struct Serve {
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum, env = "LACUNA_PRECISION", help_heading = "Model")]
     precision: Option<Precision>,
-    /// Where to compute [default: auto]
+    /// The device to compute on [default: auto]
     #[arg(long, value_enum, env = "LACUNA_DEVICE", help_heading = "Model")]
     device: Option<Device>,
-    /// How many threads compute [default: all cores]
+    /// Threads that compute, 1 to 256 [default: all cores]
     #[arg(long, value_name = "N", env = "LACUNA_THREADS", help_heading = "Model")]
     threads: Option<usize>,
 
-    /// How many texts share a forward pass [default: 16]
+    /// The most texts in a forward pass [default: 16]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
     max_batch: Option<usize>,
-    /// How many positions a forward pass has; a longer text still gets its own [default: 8192]
+    /// The most positions in a forward pass; a longer text still gets its own [default: 8192]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
     max_positions: Option<usize>,
-    /// How many texts may wait; more are refused with status 429 [default: 256]
+    /// The most texts taken on beyond a batch; more are refused with status 429 [default: 256]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
     max_queue: Option<usize>,
-    /// How many texts one request may ask for, prompts times n [default: 128]
+    /// The most texts of one request, prompts times n [default: 128]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
     max_texts: Option<usize>,
-    /// How many tokens a text may get [default: 4096]
+    /// The most tokens of a text [default: 4096]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
     max_gen_length: Option<usize>,
-    /// How many bytes a request may have [default: 1048576]
+    /// The most bytes of a request [default: what the model's context allows]
     #[arg(long, value_name = "N", env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
     max_body_bytes: Option<usize>,
-    /// How many seconds a request may take, waiting included [default: 600]
+    /// The most open connections; when there are more, idle ones are closed [default: 1024]
+    #[arg(long, value_name = "N", env = "LACUNA_MAX_CONNECTIONS", help_heading = "Limits")]
+    max_connections: Option<usize>,
+    /// Seconds that a request may take, preparation and waiting included [default: 600]
     #[arg(long, value_name = "N", env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
     timeout_seconds: Option<usize>,
 
-    /// How to write the log, which goes to standard error [default: text]
+    /// The format of the log, which goes to standard error [default: text]
     #[arg(long, value_enum, env = "LACUNA_LOG_FORMAT", help_heading = "Log")]
     log_format: Option<LogFormat>,
-    /// How much to log [default: info]
+    /// The least level to log [default: info]
     #[arg(long, value_enum, env = "LACUNA_LOG_LEVEL", help_heading = "Log")]
     log_level: Option<LogLevel>,
 }
@@ -110,6 +118,12 @@ enum LogLevel {
     Debug,
 }
 
+/// The most threads that make sense on any machine.
+const MOST_THREADS: usize = 256;
+const LONGEST_MODEL_NAME: usize = 200;
+/// The variable with keys, separated by commas.
+const KEYS: &str = "LACUNA_API_KEYS";
+
 pub(crate) fn serve(args: &Serve) -> Result<()> {
     let settings = args.with_file()?;
     let config = settings.config()?;
@@ -119,13 +133,55 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
         device: settings.device.unwrap_or(Device::Auto),
         threads: settings.threads,
     };
+    let unknown = unknown_variables()?;
     settings.start_log();
+    for name in unknown {
+        tracing::warn!("{name} is set, but there is no such setting: see lacuna serve --help");
+    }
     let Engine { checkpoint, predictor, .. } = Engine::open(&model)?;
     let (name, device) = (config.model_name.clone(), predictor.device());
-    lacuna_serve::run(checkpoint, predictor, config, |address| {
+    let open = config.api_keys.is_empty() && !config.address.ip().is_loopback();
+    // The files as they are then.
+    let keys = || args.with_file().and_then(|settings| settings.keys()).map_err(|error| format!("{error:#}"));
+    lacuna_serve::run(checkpoint, predictor, config, keys, |address| {
+        if open {
+            tracing::warn!("{address} is open to everybody who reaches it, since there are no API keys");
+        }
         let _ = print(&format!("{name} is served on http://{address} ({device}); ctrl-c stops it"));
     })?;
     Ok(())
+}
+
+/// Variables that look like ours and are none. One that is nearly a setting is an error: it might be a misspelt key.
+fn unknown_variables() -> Result<Vec<String>> {
+    let command = Serve::augment_args(Command::new("serve"));
+    let known: Vec<String> = command
+        .get_arguments()
+        .filter_map(|argument| Some(argument.get_env()?.to_string_lossy().into_owned()))
+        .chain([KEYS.to_string()])
+        .collect();
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown: Vec<String> = set.filter(|name| name.starts_with("LACUNA_") && !known.contains(name)).collect();
+    for name in &unknown {
+        if let Some(meant) = known.iter().find(|known| distance(name, known) <= 2) {
+            return Err(anyhow!("{name} is set, but there is no such setting: did you mean {meant}?"));
+        }
+    }
+    Ok(unknown)
+}
+
+/// The number of letters to add, remove or change to make one word of another.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, a) in a.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], line + 1);
+        for (column, b) in b.bytes().enumerate() {
+            let changed = corner + usize::from(a != b);
+            corner = row[column + 1];
+            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 impl Serve {
@@ -155,15 +211,17 @@ impl Serve {
             Some(0) => Err(anyhow!("{name} is 0, but it must be 1 or more")),
             value => Ok(value.unwrap_or(usual)),
         };
-        number("threads", self.threads, 1)?;
+        let threads = number("threads", self.threads, 1)?;
+        ensure!(threads <= MOST_THREADS, "threads is {threads}, but it must be {MOST_THREADS} or less");
         let seconds = number("timeout_seconds", self.timeout_seconds, limits.timeout.as_secs() as usize)?;
         ensure!(seconds <= 1_000_000, "timeout_seconds is {seconds}, but it must be 1000000 or less");
         let embedded = self.model.is_none();
         Ok(Config {
-            address: (self.host.unwrap_or(usual.address.ip()), self.port.unwrap_or(usual.address.port())).into(),
+            address: self.address(usual.address)?,
             model_name: self.name()?,
             api_keys: self.keys()?,
             cors_origins: self.cors_origins.clone(),
+            allowed_hosts: self.allow_hosts.clone(),
             examples: if embedded { Example::embedded() } else { Vec::new() },
             limits: Limits {
                 batch: number("max_batch", self.max_batch, limits.batch)?,
@@ -171,13 +229,14 @@ impl Serve {
                 queue: number("max_queue", self.max_queue, limits.queue)?,
                 runs: number("max_texts", self.max_texts, limits.runs)?,
                 gen_length: number("max_gen_length", self.max_gen_length, limits.gen_length)?,
-                body_bytes: number("max_body_bytes", self.max_body_bytes, limits.body_bytes)?,
+                body_bytes: self.max_body_bytes.map(|most| number("max_body_bytes", Some(most), 0)).transpose()?,
+                connections: number("max_connections", self.max_connections, limits.connections)?,
                 timeout: Duration::from_secs(seconds as u64),
             },
         })
     }
 
-    /// What the model is called: as asked, else as its folder.
+    /// The model's name: as asked, else its folder's.
     fn name(&self) -> Result<String> {
         let folder = |path: &PathBuf| {
             let path = path.canonicalize().unwrap_or(path.clone());
@@ -188,24 +247,39 @@ impl Serve {
             (None, Some(model)) => folder(model),
             (None, None) => Some("lacuna-mini".into()),
         };
-        name.filter(|name| !name.is_empty()).context("the model needs a name: give one with --model-name")
+        let name =
+            name.filter(|name| !name.is_empty()).context("the model needs a name: give one with --model-name")?;
+        let plain = name.len() <= LONGEST_MODEL_NAME && !name.chars().any(char::is_control);
+        ensure!(plain, "--model-name must be at most {LONGEST_MODEL_NAME} bytes without control characters");
+        Ok(name)
+    }
+
+    /// The address to listen on. A name may have several addresses; IPv4 goes first.
+    fn address(&self, usual: SocketAddr) -> Result<SocketAddr> {
+        let port = self.port.unwrap_or(usual.port());
+        let Some(host) = &self.host else { return Ok((usual.ip(), port).into()) };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let found = (bare, port).to_socket_addrs().ok().and_then(|found| found.min_by_key(SocketAddr::is_ipv6));
+        found.with_context(|| format!("--host {host} is neither an address nor a name that this machine knows"))
     }
 
     /// The keys from the environment, the key file, and the configuration file.
     fn keys(&self) -> Result<Vec<ApiKey>> {
-        let mut keys = Vec::new();
-        let mut add = |written: &str, place: &dyn std::fmt::Display| -> Result<()> {
-            let bad = || format!("{place}: an API key is printable ASCII without spaces, and not empty");
-            keys.push(ApiKey::new(written).with_context(bad)?);
+        let mut keys: Vec<ApiKey> = Vec::new();
+        let mut add = |line: &str, place: &dyn std::fmt::Display| -> Result<()> {
+            keys.push(ApiKey::parse(line).map_err(|why| anyhow!("{place}: {why}"))?);
             Ok(())
         };
-        if let Ok(listed) = std::env::var("LACUNA_API_KEYS") {
-            listed.split(',').try_for_each(|key| add(key.trim(), &"LACUNA_API_KEYS"))?;
+        if let Ok(listed) = std::env::var(KEYS) {
+            listed.split(',').try_for_each(|key| add(key.trim(), &KEYS))?;
         }
         if let Some(path) = &self.api_key_file {
             let text = read(path)?;
-            let written = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            written.clone().try_for_each(|key| add(key, &path.display()))?;
+            let written = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+            let written = written.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+            for (number, line) in written.clone() {
+                add(line, &format_args!("{}, line {number}", path.display()))?;
+            }
             ensure!(written.count() > 0, "{} holds no API key: write one a line", path.display());
         }
         self.api_keys.iter().try_for_each(|key| add(key, &"api_keys"))?;
@@ -228,7 +302,7 @@ impl Serve {
     }
 }
 
-/// What is wrong and in which line; TOML's own messages draw a picture of it.
+/// A mistake in TOML in one line; its own messages draw a picture.
 fn one_line(error: &toml::de::Error) -> String {
     error.message().replace('\n', ", ")
 }

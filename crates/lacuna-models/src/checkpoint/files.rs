@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ impl Files {
         Ok(Self::Directory(path.to_path_buf()))
     }
 
-    /// How to call this place in a message.
+    /// The name of this place in messages.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),
@@ -38,7 +38,7 @@ impl Files {
         }
     }
 
-    /// How to call one of its files in a message.
+    /// The name of one of its files in messages.
     pub(crate) fn label(&self, name: &str) -> String {
         match self {
             Self::Directory(path) => path.join(name).display().to_string(),
@@ -49,11 +49,12 @@ impl Files {
     /// The content of a small file, if there is one of that name.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>> {
         match self {
-            Self::Directory(path) => match std::fs::read(path.join(name)) {
-                Ok(content) => Ok(Some(Cow::Owned(content))),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(Error::Io { file: self.label(name), source }),
-            },
+            Self::Directory(path) => {
+                let Some(mut file) = self.open(&path.join(name), name)? else { return Ok(None) };
+                let mut content = Vec::new();
+                file.read_to_end(&mut content).map_err(|source| Error::Io { file: self.label(name), source })?;
+                Ok(Some(Cow::Owned(content)))
+            }
             Self::Embedded(files) => Ok(find(files, name).map(Cow::Borrowed)),
         }
     }
@@ -62,16 +63,23 @@ impl Files {
     pub(crate) fn map(&self, name: &str) -> Result<Option<Content>> {
         match self {
             Self::Directory(path) => {
-                let file = match File::open(path.join(name)) {
-                    Ok(file) => file,
-                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-                    Err(source) => return Err(Error::Io { file: self.label(name), source }),
-                };
+                let Some(file) = self.open(&path.join(name), name)? else { return Ok(None) };
                 // SAFETY: a checkpoint is not written while it is loaded; afterwards the mapping is not read any more.
                 let map = unsafe { Mmap::map(&file) };
                 map.map(|map| Some(Content::Mapped(map))).map_err(|source| Error::Io { file: self.label(name), source })
             }
             Self::Embedded(files) => Ok(find(files, name).map(Content::Embedded)),
+        }
+    }
+
+    /// Opens a regular file, if there is one of that name. Opening anything else, such as a pipe, could wait for ever.
+    fn open(&self, path: &Path, name: &str) -> Result<Option<File>> {
+        let failed = |source| Error::Io { file: self.label(name), source };
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_file() => File::open(path).map(Some).map_err(failed),
+            Ok(_) => Err(Error::NotAFile { file: self.label(name) }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(failed(source)),
         }
     }
 }

@@ -9,7 +9,6 @@ pub(crate) struct Noise {
     seed: u32,
     mean: f32,
     reach: f32,
-    length: usize,
 }
 
 impl Noise {
@@ -21,10 +20,10 @@ impl Noise {
             _ if name.ends_with(".bias") => (0.0, 0.1),
             _ => (1.0, 0.0),
         };
-        Self { seed, mean, reach, length: shape.iter().product() }
+        Self { seed, mean, reach }
     }
 
-    /// The numbers from `first` on.
+    /// Reads the numbers from `first` on.
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) {
         let (seed, mean, step) = self.recipe();
         let start = (first as u32).wrapping_add(seed);
@@ -36,14 +35,14 @@ impl Noise {
         }
     }
 
-    /// What a number is made of: the seed, the mean, and what a 32-bit integer is multiplied with.
+    /// The seed, the mean, and the factor on a 32-bit integer.
     pub(crate) fn recipe(&self) -> (u32, f32, f32) {
         (self.seed, self.mean, self.reach / (1u32 << 31) as f32)
     }
 
-    /// How many there are.
-    pub(crate) fn length(&self) -> usize {
-        self.length
+    /// The numbers from `first` on.
+    pub(crate) fn skip(self, first: usize) -> Self {
+        Self { seed: self.seed.wrapping_add(first as u32), ..self }
     }
 }
 
@@ -54,7 +53,7 @@ mod tests {
     #[test]
     fn noise_has_the_mean_and_the_variance_it_should() {
         let noise = Noise::new("some.weight", &[200, 64]);
-        let mut values = vec![0.0; noise.length()];
+        let mut values = vec![0.0; 200 * 64];
         noise.read(0, &mut values);
         let mean = values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64;
         let variance = values.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / values.len() as f64;
@@ -62,6 +61,8 @@ mod tests {
 
         let mut part = vec![0.0; 100];
         noise.read(777, &mut part);
+        assert_eq!(part, values[777..877]);
+        noise.skip(700).read(77, &mut part);
         assert_eq!(part, values[777..877]);
         let mut norm = [0.0; 8];
         Noise::new("norm.weight", &[8]).read(0, &mut norm);

@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use super::tensors::Tensors;
 use super::{Files, Tensor};
-use crate::{Architecture, Error, Precision, Result, Shape, Text, dream, llada};
+use crate::architecture::{Architecture, Visibility};
+use crate::weight::Role;
+use crate::{Error, Precision, Result, Shape, Text, WeightFormat, family};
 
 const CONFIG: &str = "config.json";
 
@@ -30,10 +32,9 @@ enum Weights {
     Random,
 }
 
-/// What tells the kinds of configuration apart, and what they share.
+/// The part of config.json that all families share.
 #[derive(Deserialize)]
-struct Kind {
-    model_type: Option<String>,
+struct Shared {
     #[serde(default)]
     lacuna: Params,
 }
@@ -64,24 +65,37 @@ impl Checkpoint {
             let advice = "every checkpoint has one; is this the model's folder?".to_string();
             return Err(Error::MissingFile { file, advice });
         };
-        let kind: Kind =
+        let Shared { lacuna: recommended } =
             serde_json::from_slice(&config).map_err(|source| Error::Json { file: file.clone(), source })?;
-        let architecture = match kind.model_type.as_deref() {
-            Some("llada") => llada::architecture(&file, &config)?,
-            Some("Dream") => dream::architecture(&file, &config)?,
-            other => return Err(Error::UnknownModel { file, found: format!("'{}'", other.unwrap_or_default()) }),
-        };
-        architecture.check(&file)?;
-        let named = kind.lacuna.integers("layer").unwrap_or_default();
-        if let Some(layer) = named.into_iter().find(|&layer| layer >= architecture.layers) {
-            let expected = format!("the model has layers 0 to {}", architecture.layers - 1);
-            return Err(Error::Config { file, key: "lacuna.layer", value: layer.to_string(), expected });
-        }
+        let architecture = family::describe(&file, &config)?;
+        check_recommended(&file, &recommended, &architecture)?;
         let weights = weights(&files)?;
-        Ok(Self { files, architecture, recommended: kind.lacuna, weights, text: OnceLock::new() })
+        if let Weights::Stored(tensors) = &weights {
+            tensors.check(&architecture)?;
+        }
+        Ok(Self { files, architecture, recommended, weights, text: OnceLock::new() })
     }
 
-    /// What the model is made of.
+    /// The same model with this mask token, for checkpoints that do not name theirs.
+    pub fn with_mask_token(mut self, id: Token) -> Result<Self> {
+        self.architecture.check_token(&self.files.label(CONFIG), "mask_token", Some(id))?;
+        self.architecture.mask = Some(id);
+        Ok(self)
+    }
+
+    /// The same model with another attention mask.
+    pub fn with_visibility(mut self, visibility: Visibility) -> Result<Self> {
+        self.architecture.attention.visibility = visibility;
+        self.architecture.check(&self.files.label(CONFIG))?;
+        Ok(self)
+    }
+
+    /// The mask token; an error if the checkpoint names none and none was given.
+    pub fn mask_token(&self) -> Result<Token> {
+        self.architecture.mask.ok_or_else(|| Error::NoMaskToken { file: self.files.label(CONFIG) })
+    }
+
+    /// The description of the model.
     pub fn architecture(&self) -> &Architecture {
         &self.architecture
     }
@@ -107,7 +121,7 @@ impl Checkpoint {
         self.architecture.end.into_iter().chain(turn).collect()
     }
 
-    /// How to call it in a message.
+    /// Its name in messages.
     pub fn name(&self) -> String {
         match &self.weights {
             Weights::Stored(_) => self.files.place(),
@@ -115,7 +129,7 @@ impl Checkpoint {
         }
     }
 
-    /// How many numbers the weights are.
+    /// Number of parameters.
     pub fn parameters(&self) -> usize {
         match &self.weights {
             Weights::Stored(tensors) => tensors.count(),
@@ -123,7 +137,7 @@ impl Checkpoint {
         }
     }
 
-    /// How many bytes the weights take in the files.
+    /// Bytes of the weights in the files.
     pub fn bytes(&self) -> usize {
         match &self.weights {
             Weights::Stored(tensors) => tensors.bytes(),
@@ -131,7 +145,7 @@ impl Checkpoint {
         }
     }
 
-    /// The types of number in the files, such as `BF16`.
+    /// The dtypes in the files, such as `BF16`.
     pub fn dtypes(&self) -> Vec<String> {
         match &self.weights {
             Weights::Stored(tensors) => tensors.dtypes(),
@@ -148,44 +162,34 @@ impl Checkpoint {
         matches!(&self.weights, Weights::Stored(tensors) if tensors.are_f32())
     }
 
-    pub(crate) fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor<'_>> {
+    /// The format of the embedding table in memory: as stored, where the precision has 16 bits.
+    pub(crate) fn embedding_format(&self, precision: Precision) -> WeightFormat {
+        if precision == Precision::F32 || self.is_f32() { WeightFormat::F32 } else { WeightFormat::Bf16 }
+    }
+
+    /// The tensor of a role; `layer` matters only for those of layers.
+    pub(crate) fn tensor(&self, role: Role, layer: usize) -> Result<Tensor<'_>> {
+        let weight = self.architecture.weight(role, layer);
         match &self.weights {
-            Weights::Stored(tensors) => tensors.get(name, shape),
-            Weights::Random => Ok(Tensor::random(name, shape)),
+            Weights::Stored(tensors) => tensors.get(&weight),
+            Weights::Random => Ok(Tensor::random(&weight)),
         }
     }
 
-    /// The embedding table.
-    pub(crate) fn embedding(&self) -> Result<Tensor<'_>> {
-        self.table(self.architecture().names.embedding)
+    /// The tensors of several roles of a layer, to be stacked.
+    pub(crate) fn stack(&self, layer: usize, roles: &[Role]) -> Result<Vec<Tensor<'_>>> {
+        roles.iter().map(|&role| self.tensor(role, layer)).collect()
     }
+}
 
-    /// The vocabulary projection, which may be the embedding table again.
-    pub(crate) fn head(&self) -> Result<Tensor<'_>> {
-        let Architecture { tied, names, .. } = self.architecture();
-        self.table(if *tied { names.embedding } else { names.head })
+/// Refuses recommendations that this model cannot follow.
+fn check_recommended(file: &str, recommended: &Params, model: &Architecture) -> Result<()> {
+    let wrong = |key, value: usize, expected: String| {
+        Err(Error::Config { file: file.to_string(), key, value: value.to_string(), expected })
+    };
+    let named = recommended.integers("layer").unwrap_or_default();
+    if let Some(layer) = named.into_iter().find(|&layer| layer >= model.layers()) {
+        return wrong("lacuna.layer", layer, format!("the model has layers 0 to {}", model.layers() - 1));
     }
-
-    fn table(&self, name: &str) -> Result<Tensor<'_>> {
-        let Architecture { vocabulary, hidden, .. } = self.architecture();
-        self.tensor(&format!("{name}.weight"), &[*vocabulary, *hidden])
-    }
-
-    /// What a part of a layer is called.
-    pub(crate) fn name_of(&self, layer: usize, part: &str, kind: &str) -> String {
-        format!("{}.{layer}.{part}.{kind}", self.architecture().names.block)
-    }
-
-    /// The matrices of some parts of a layer, each with its number of rows, to be put one below the other.
-    pub(crate) fn stack(
-        &self,
-        layer: usize,
-        parts: &[(&str, usize)],
-        columns: usize,
-    ) -> Result<Vec<(Tensor<'_>, usize)>> {
-        let matrix = |&(part, rows): &(&str, usize)| {
-            Ok((self.tensor(&self.name_of(layer, part, "weight"), &[rows, columns])?, rows))
-        };
-        parts.iter().map(matrix).collect()
-    }
+    Ok(())
 }

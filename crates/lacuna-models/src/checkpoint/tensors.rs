@@ -1,6 +1,6 @@
 //! The tensors of one or many safetensors files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use half::{bf16, f16};
@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::Files;
 use super::files::Content;
 use super::noise::Noise;
-use crate::{Error, Result};
+use crate::weight::{Role, Weight};
+use crate::{Architecture, Error, Result};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -103,24 +104,65 @@ impl Tensors {
         Ok(entries)
     }
 
-    /// A tensor that must be there, in this shape.
-    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor<'_>> {
-        let Some(entry) = self.entries.get(name) else {
-            return Err(Error::MissingTensor { file: self.label.clone(), tensor: name.to_string() });
+    /// Refuses what does not fit an architecture: tensors that are missing, of a wrong shape or dtype, or left over.
+    pub(crate) fn check(&self, architecture: &Architecture) -> Result<()> {
+        let mut left: HashSet<&str> = self.entries.keys().map(String::as_str).collect();
+        for weight in architecture.weights() {
+            self.get(&weight)?;
+            left.remove(weight.name.as_str());
+        }
+        if architecture.tied {
+            let head = format!("{}.weight", architecture.names.head);
+            let copy = self.entries.get(&head);
+            if copy.is_some_and(|copy| {
+                self.bytes_of(copy) != self.bytes_of(&self.entries[&architecture.weight(Role::Head, 0).name])
+            }) {
+                return Err(Error::TiedHead { file: self.label.clone(), tensor: head });
+            }
+            left.remove(head.as_str());
+        }
+        // Tables that older versions of transformers stored; they are computed.
+        left.retain(|name| !name.ends_with(".inv_freq"));
+        match left.iter().min() {
+            None => Ok(()),
+            Some(tensor) => {
+                Err(Error::UnusedTensors { file: self.label.clone(), tensor: tensor.to_string(), count: left.len() })
+            }
+        }
+    }
+
+    fn bytes_of(&self, entry: &Entry) -> &[u8] {
+        &self.shards[entry.shard].content[entry.range.clone()]
+    }
+
+    /// A weight that must be there.
+    pub(crate) fn get(&self, weight: &Weight) -> Result<Tensor<'_>> {
+        let Some(entry) = self.entries.get(&weight.name) else {
+            return Err(Error::MissingTensor { file: self.label.clone(), tensor: weight.name.clone() });
         };
         let Shard { label, content } = &self.shards[entry.shard];
-        let (file, tensor) = (label.clone(), name.to_string());
-        if entry.shape != shape {
-            return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected: shape.to_vec() });
+        let (file, tensor) = (label.clone(), weight.name.clone());
+        if entry.shape != weight.shape {
+            return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected: weight.shape.clone() });
         }
-        let dtype = match entry.dtype {
+        let numbers = match entry.dtype {
             Dtype::F32 => Numbers::F32,
             Dtype::F16 => Numbers::F16,
             Dtype::BF16 => Numbers::Bf16,
             other => return Err(Error::Dtype { file, tensor, found: format!("{other:?}") }),
         };
-        let values = Values::Stored { content, range: entry.range.clone() };
-        Ok(Tensor { name: tensor, file, numbers: dtype, values })
+        let Range { start, end } = weight.elements();
+        let range = entry.range.start + start * numbers.size()..entry.range.start + end * numbers.size();
+        let (rows, columns) = (weight.rows.len(), weight.columns());
+        Ok(Tensor {
+            name: tensor,
+            file,
+            numbers,
+            rows,
+            columns,
+            first: start,
+            values: Values::Stored { content, range },
+        })
     }
 
     /// Whether all tensors take more than 16 bits a number.
@@ -155,12 +197,26 @@ pub(crate) enum Numbers {
     Bf16,
 }
 
-/// A tensor in a file.
+impl Numbers {
+    /// Bytes of one.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+/// Some rows of a tensor in a file, often all.
 #[derive(Debug)]
 pub(crate) struct Tensor<'a> {
     name: String,
     file: String,
     numbers: Numbers,
+    rows: usize,
+    columns: usize,
+    /// The first element's index in the file's tensor.
+    first: usize,
     values: Values<'a>,
 }
 
@@ -173,9 +229,27 @@ enum Values<'a> {
 
 impl Tensor<'_> {
     /// A tensor of random values.
-    pub(crate) fn random(name: &str, shape: &[usize]) -> Self {
-        let values = Values::Random(Noise::new(name, shape));
-        Self { name: name.to_string(), file: "a random model".to_string(), numbers: Numbers::Bf16, values }
+    pub(crate) fn random(weight: &Weight) -> Self {
+        let first = weight.elements().start;
+        Self {
+            name: weight.name.clone(),
+            file: "a random model".to_string(),
+            numbers: Numbers::Bf16,
+            rows: weight.rows.len(),
+            columns: weight.columns(),
+            first,
+            values: Values::Random(Noise::new(&weight.name, &weight.shape).skip(first)),
+        }
+    }
+
+    /// Number of rows; the length of a vector.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Length of a row; 1 for a vector.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
     }
 
     /// Reads the elements from `first` on, and checks them.
@@ -200,7 +274,7 @@ impl Tensor<'_> {
             file: self.file.clone(),
             tensor: self.name.clone(),
             value: values[index],
-            element: first + index,
+            element: self.first + first + index,
         })
     }
 
@@ -219,10 +293,7 @@ impl Tensor<'_> {
 
     /// How many elements it has.
     pub(crate) fn length(&self) -> usize {
-        match &self.values {
-            Values::Random(noise) => noise.length(),
-            Values::Stored { range, .. } => range.len() / if self.numbers == Numbers::F32 { 4 } else { 2 },
-        }
+        self.rows * self.columns
     }
 
     /// Its bytes as they are in the file; none if it is made when it is read.

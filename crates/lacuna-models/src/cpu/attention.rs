@@ -1,19 +1,18 @@
-//! Bidirectional attention, and with it the attention mass on unmasked positions that the dependency score is made of.
+//! Attention, full or block-causal, and with it the attention mass on unmasked positions that the dependency score is made of.
 //!
 //! Work is cut into (tile of query rows) × (head). A task keeps the scores of its tile in a buffer of its thread; nothing of
 //! the size length × length × heads exists. The mass is one more column of the values: 1 where a position is unmasked.
 
 use rayon::prelude::*;
 
+use super::heads::HeadTransform;
 use super::kernel::{
-    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, rotate, run_offset,
-    scale,
+    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, run_offset, scale,
 };
 use super::key_values::{Context, KeyValues};
 use super::scratch::{Scratch, Scratched};
-use crate::Architecture;
 use crate::layout::{Layout, Selection, Tile};
-use crate::rope::Rope;
+use crate::{Attention, Visibility};
 
 /// Query rows that are computed together.
 pub(crate) const TILE: usize = 24;
@@ -24,15 +23,13 @@ pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) key_value_heads: usize,
     pub(crate) head_size: usize,
+    pub(crate) visibility: Visibility,
 }
 
 impl Shape {
-    pub(crate) fn of(architecture: &Architecture) -> Self {
-        Self {
-            heads: architecture.heads,
-            key_value_heads: architecture.key_value_heads,
-            head_size: architecture.head_size(),
-        }
+    pub(crate) fn of(attention: &Attention) -> Self {
+        let &Attention { heads, key_value_heads, head_size, visibility, .. } = attention;
+        Self { heads, key_value_heads, head_size, visibility }
     }
 
     /// Elements that the keys of `rows` rows take for one head.
@@ -82,14 +79,14 @@ impl Attended {
         &mut self,
         layout: &Layout,
         selection: &Selection,
-        rope: &Rope,
+        transform: HeadTransform<'_>,
         queries: &[f32],
         context: &Context,
         want: Want,
     ) {
         match context {
-            Context::F32(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
-            Context::Bf16(key_values) => self.compute_with(layout, selection, rope, queries, key_values, want),
+            Context::F32(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
+            Context::Bf16(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
         }
     }
 
@@ -97,7 +94,7 @@ impl Attended {
         &mut self,
         layout: &Layout,
         selection: &Selection,
-        rope: &Rope,
+        transform: HeadTransform<'_>,
         queries: &[f32],
         key_values: &KeyValues<E>,
         want: Want,
@@ -113,7 +110,7 @@ impl Attended {
                 head: task % shape.heads,
                 layout,
                 selection,
-                rope,
+                transform,
                 key_values,
             };
             E::with_scratch(|scratch| task.run(scratch, queries, want, mixed, mass));
@@ -128,6 +125,61 @@ impl Attended {
         }
     }
 
+    /// The attention weights of the tokens of a view in a selection, whose queries (before rotation) are `queries`, to every key
+    /// of the view, row by row: the mean over `heads`, or over all if there are none.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+    pub(crate) fn weights(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        view: usize,
+        transform: HeadTransform<'_>,
+        queries: &[f32],
+        context: &Context,
+        heads: &[usize],
+    ) -> Vec<f32> {
+        match context {
+            Context::F32(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
+            Context::Bf16(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+    fn weights_with<E: Scratched>(
+        &self,
+        layout: &Layout,
+        selection: &Selection,
+        view: usize,
+        transform: HeadTransform<'_>,
+        queries: &[f32],
+        key_values: &KeyValues<E>,
+        heads: &[usize],
+    ) -> Vec<f32> {
+        let (shape, length) = (self.shape, layout.spans[view].length);
+        let all: Vec<usize> = (0..shape.heads).collect();
+        let heads = if heads.is_empty() { &all } else { heads };
+        let tokens = |tile: &Tile| tile.view == view && !tile.shadow;
+        let tiles: Vec<Tile> = selection.tiles.iter().copied().filter(tokens).collect();
+        let mut means = vec![0.0; tiles.iter().map(|tile| tile.count).sum::<usize>() * length];
+        let add = |means: &mut [f32], tile: Tile, head: usize, scratch: &mut Scratch<E>| {
+            let task = Task { shape, tile, head, layout, selection, transform, key_values };
+            let visible = task.visible();
+            let totals = task.exponentials(scratch, queries, &mut [0.0; TILE]);
+            for (index, means) in means.chunks_exact_mut(length).enumerate() {
+                let total = totals[index] * heads.len() as f64;
+                for (key, mean) in means[..visible].iter_mut().enumerate() {
+                    let place = run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH;
+                    *mean += (f64::from(scratch.scores[place]) / total) as f32;
+                }
+            }
+        };
+        // Every tile but the last is full.
+        means.par_chunks_mut(TILE * length).zip(tiles).for_each(|(means, tile)| {
+            E::with_scratch(|scratch| heads.iter().for_each(|&head| add(means, tile, head, scratch)));
+        });
+        means
+    }
+
     /// Writes the mixed values of all heads of a row of the selection.
     pub(crate) fn write_row(&self, selection: &Selection, index: usize, output: &mut [f32]) {
         let size = self.shape.head_size;
@@ -137,57 +189,6 @@ impl Attended {
             let start = ((tile * self.shape.heads + head) * TILE + in_tile) * size;
             output.copy_from_slice(&self.mixed[start..start + size]);
         }
-    }
-
-    /// Adds the attention of every position of a view to every other, averaged over all heads, times `share` to a matrix.
-    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
-    pub(crate) fn add_matrix(
-        &self,
-        layout: &Layout,
-        selection: &Selection,
-        rope: &Rope,
-        queries: &[f32],
-        context: &Context,
-        view: usize,
-        share: f32,
-        matrix: &mut [f32],
-    ) {
-        match context {
-            Context::F32(keys) => self.add_matrix_with(layout, selection, rope, queries, keys, view, share, matrix),
-            Context::Bf16(keys) => self.add_matrix_with(layout, selection, rope, queries, keys, view, share, matrix),
-        }
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
-    fn add_matrix_with<E: Scratched>(
-        &self,
-        layout: &Layout,
-        selection: &Selection,
-        rope: &Rope,
-        queries: &[f32],
-        key_values: &KeyValues<E>,
-        view: usize,
-        share: f32,
-        matrix: &mut [f32],
-    ) {
-        let shape = self.shape;
-        let length = layout.spans[view].length;
-        let share = share / shape.heads as f32;
-        let tiles: Vec<Tile> =
-            selection.tiles.iter().copied().filter(|tile| tile.view == view && !tile.shadow).collect();
-        let add = |rows: &mut [f32], tile: Tile, head: usize, scratch: &mut Scratch<E>| {
-            let task = Task { shape, tile, head, layout, selection, rope, key_values };
-            let totals = task.weigh(scratch, queries, &mut [0.0; TILE]);
-            for (index, row) in rows.chunks_exact_mut(length).enumerate() {
-                for (key, weight) in row.iter_mut().enumerate() {
-                    let at = run_offset::<f32>(length, index, key / f32::DEPTH) + key % f32::DEPTH;
-                    *weight += share * scratch.scores[at] / totals[index] as f32;
-                }
-            }
-        };
-        matrix.par_chunks_mut(TILE * length).zip(tiles).for_each(|(rows, tile)| {
-            E::with_scratch(|scratch| (0..shape.heads).for_each(|head| add(rows, tile, head, scratch)));
-        });
     }
 
     /// The mass of a row of a tile, averaged over `heads`, or over all if there are none.
@@ -208,17 +209,17 @@ struct Task<'a, E> {
     head: usize,
     layout: &'a Layout,
     selection: &'a Selection,
-    rope: &'a Rope,
+    transform: HeadTransform<'a>,
     key_values: &'a KeyValues<E>,
 }
 
 impl<E: Scratched> Task<'_, E> {
     fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
-        let totals = self.weigh(scratch, queries, mass);
+        let totals = self.exponentials(scratch, queries, mass);
         if want == Want::Mass {
             return;
         }
-        let Shape { heads, key_value_heads, head_size } = self.shape;
+        let Shape { heads, key_value_heads, head_size, .. } = self.shape;
         let Tile { view, count, .. } = self.tile;
         let span = self.layout.spans[view];
         let mix = Small {
@@ -235,28 +236,22 @@ impl<E: Scratched> Task<'_, E> {
         }
     }
 
-    /// Keys that its rows see.
-    fn visible(&self) -> usize {
-        let span = self.layout.spans[self.tile.view];
-        if self.tile.shadow { span.keys() } else { span.length }
-    }
-
-    /// The exponentials of its scores, in the scratch, and their sum for each row.
-    fn weigh(&self, scratch: &mut Scratch<E>, queries: &[f32], mass: &mut [f32]) -> [f64; TILE] {
-        let Shape { heads, key_value_heads, head_size } = self.shape;
-        let Tile { view, shadow, first, count } = self.tile;
+    /// Leaves the exponentials of the tile's scores in the scratch, and each row's mass in `mass`; gives each row's sum.
+    fn exponentials(&self, scratch: &mut Scratch<E>, queries: &[f32], mass: &mut [f32]) -> [f64; TILE] {
+        let Shape { heads, key_value_heads, head_size, .. } = self.shape;
+        let Tile { view, first, count, .. } = self.tile;
         let span = self.layout.spans[view];
         let visible = self.visible();
         let key_head = self.head * key_value_heads / heads;
-        let Scratch { rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
+        let Scratch { normed, rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
         tile_queries.resize(layout_length::<E>(count, head_size));
         let factor = 1.0 / (head_size as f32).sqrt();
+        normed.resize(head_size);
         rotated.resize(head_size);
         for index in 0..count {
             let query = &queries[((first + index) * heads + self.head) * head_size..][..head_size];
-            let (cosines, sines) = self.rope.at(self.position(index));
-            rotate(query, cosines, sines, factor, rotated);
+            self.transform.apply(query, self.position(index), factor, normed, rotated);
             for (run, values) in rotated.chunks(E::DEPTH).enumerate() {
                 let start = run_offset::<E>(head_size, index, run);
                 E::narrow_row(values, 1.0, &mut tile_queries[start..][..values.len()]);
@@ -276,16 +271,37 @@ impl<E: Scratched> Task<'_, E> {
         probabilities.resize(layout_length::<E>(count, visible));
         let mut totals = [0.0; TILE];
         for index in 0..count {
-            if shadow {
-                let hidden = self.position(index);
-                scores[run_offset::<f32>(visible, index, hidden / f32::DEPTH) + hidden % f32::DEPTH] =
-                    f32::NEG_INFINITY;
-            }
+            self.hide(index, visible, scores);
             let [total, open] = soften(scores, visible, index, &self.layout.open[span.key_start..], probabilities);
             totals[index] = total;
             mass[index] = (open / total) as f32;
         }
         totals
+    }
+
+    /// Number of keys that the tile's rows see.
+    fn visible(&self) -> usize {
+        let span = self.layout.spans[self.tile.view];
+        // Positions ascend, so that the last row sees most.
+        let last = self.position(self.tile.count - 1);
+        if self.tile.shadow { span.keys() } else { self.shape.visibility.prefix(last, span.length) }
+    }
+
+    /// Sets the scores of keys that a row of the tile does not see to −∞. What they then add to any sum is zero.
+    fn hide(&self, index: usize, visible: usize, scores: &mut [f32]) {
+        let span = self.layout.spans[self.tile.view];
+        let position = self.position(index);
+        let mut hide = |key: usize| {
+            scores[run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH] = f32::NEG_INFINITY;
+        };
+        let prefix = self.shape.visibility.prefix(position, span.length);
+        (prefix..visible.min(span.length)).for_each(&mut hide);
+        if self.tile.shadow {
+            // A shadow stands in for its position, and sees the shadows of what it sees.
+            hide(position);
+            let shadows = &self.layout.key_positions[span.key_start..][..visible];
+            (span.length..visible).filter(|&key| shadows[key] >= prefix).for_each(hide);
+        }
     }
 
     fn position(&self, index: usize) -> usize {

@@ -1,11 +1,14 @@
 //! The forward pass: all blocks but the last for all rows, the rest for the rows that are asked for.
 
-use lacuna::{Observation, View};
+use lacuna::{AttentionSource, Observation, View};
 use rayon::prelude::*;
 
 use super::attention::{Attended, Shape, TILE, Want};
+use super::experts::Routed;
+use super::feed_forward::FeedForward;
+use super::heads::HeadTransform;
 use super::kept::Kept;
-use super::kernel::{Lines, rms_norm, silu_times};
+use super::kernel::{Lines, rms_norm};
 use super::key_values::Context;
 use super::matrix::Input;
 use super::weights::{Block, Weights};
@@ -36,7 +39,8 @@ pub(crate) struct Forward {
 #[derive(Clone, Copy)]
 struct Sizes {
     hidden: usize,
-    mlp: usize,
+    /// Widest rows that enter a product of a block.
+    widest: usize,
     epsilon: f32,
 }
 
@@ -47,25 +51,31 @@ struct Work {
     key_value: Lines<f32>,
     attended: Attended,
     gate_up: Lines<f32>,
+    routed: Routed,
 }
 
 impl Forward {
     pub(crate) fn new(architecture: &Architecture, weights: Weights, precision: Precision) -> Self {
-        let shape = Shape::of(architecture);
+        let shape = Shape::of(&architecture.attention);
         let work = Work {
-            input: Input::new(precision),
+            input: Input::new(),
             query: Lines::new(0),
             key_value: Lines::new(0),
             attended: Attended::new(shape),
             gate_up: Lines::new(0),
+            routed: Routed::default(),
         };
         Self {
             weights,
             shape,
-            sizes: Sizes { hidden: architecture.hidden, mlp: architecture.mlp, epsilon: architecture.epsilon as f32 },
-            rope: Rope::new(shape.head_size, architecture.rope_theta),
+            sizes: Sizes {
+                hidden: architecture.hidden,
+                widest: architecture.widest_input(),
+                epsilon: architecture.epsilon as f32,
+            },
+            rope: Rope::new(architecture.attention.rotary, architecture.attention.rope_theta),
             hidden: Lines::new(0),
-            context: Context::new(precision),
+            context: Context::new(precision.attention()),
             kept: Kept::default(),
             all: Selection::default(),
             masked: Selection::default(),
@@ -95,7 +105,8 @@ impl Forward {
             let mut fill = || {
                 block.key_value.apply(input, key_value);
                 let seen = kept.complete(layout, layer, key_value);
-                context.fill(*shape, layout, rope, seen);
+                let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
+                context.fill(*shape, layout, transform, seen);
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
@@ -103,23 +114,67 @@ impl Forward {
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
-                add_matrices(work, layout, all, rope, context, views, layer, &mut seen);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
                 continue;
             }
             fill();
             if views.iter().any(|view| view.matrix.contains(&layer)) {
                 work.ask(block);
-                add_matrices(work, layout, all, rope, context, views, layer, &mut seen);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
             }
             if views.iter().any(|view| asks(view, layer)) {
                 masked.select(layout, masked_rows(layout, views, layer), TILE);
                 work.enter(*sizes, block, hidden, Some(masked));
                 work.ask(block);
-                work.attended.compute(layout, masked, rope, &work.query, context, Want::Mass);
+                let transform = block.query_transform(*sizes, rope);
+                work.attended.compute(layout, masked, transform, &work.query, context, Want::Mass);
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
         seen
+    }
+
+    /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
+    /// source are computed.
+    pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
+        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked: one, work } = self;
+        rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
+        hidden.resize(layout.rows() * sizes.hidden);
+        for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
+            weights.embedding.look_up(token, row);
+        }
+        all.select(layout, 0..layout.rows(), TILE);
+        one.select(layout, std::iter::once(row), TILE);
+        let last = sources.iter().map(|source| source.layer).max().unwrap_or(0);
+        let mut mean = vec![0.0; layout.keys()];
+        for (layer, block) in weights.blocks.iter().enumerate().take(last + 1) {
+            work.enter(*sizes, block, hidden, None);
+            work.key_value.resize(layout.rows() * block.key_value.matrix.n());
+            block.key_value.apply(&work.input, &mut work.key_value);
+            let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
+            context.fill(*shape, layout, transform, kept.complete(layout, layer, &work.key_value));
+            for source in sources.iter().filter(|source| source.layer == layer) {
+                work.enter(*sizes, block, hidden, Some(one));
+                work.ask(block);
+                let transform = block.query_transform(*sizes, rope);
+                let paid = work.attended.weights(
+                    layout,
+                    one,
+                    one.tiles[0].view,
+                    transform,
+                    &work.query,
+                    context,
+                    &source.heads,
+                );
+                mean.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / sources.len() as f32);
+            }
+            if layer < last {
+                work.enter(*sizes, block, hidden, None);
+                work.ask(block);
+                work.finish(*sizes, block, layout, all, rope, context, hidden);
+            }
+        }
+        mean
     }
 
     /// The output of the last block for a selection of rows.
@@ -139,7 +194,7 @@ impl Forward {
     pub(crate) fn project(&mut self, finished: &[f32], rows: &[usize], logits: &mut Lines<f32>) {
         let Self { weights, sizes, work, .. } = self;
         let Sizes { hidden, epsilon, .. } = *sizes;
-        work.input.fill(rows.len(), hidden, |index, values| {
+        work.input.fill(&weights.head, rows.len(), |index, values| {
             rms_norm(&finished[rows[index] * hidden..][..hidden], &weights.final_norm, epsilon, values);
         });
         logits.resize(rows.len() * weights.head.n());
@@ -148,14 +203,28 @@ impl Forward {
 
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
     pub(crate) fn buffer_bytes(&self, rows: usize) -> usize {
-        let block = &self.weights.blocks[0];
-        let Sizes { hidden, mlp, .. } = self.sizes;
-        // The residual stream, queries, and rows being read; keys and values; the MLP's halves.
-        let widths = 3 * hidden + block.key_value.matrix.n() + block.gate_up.n();
+        let blocks = &self.weights.blocks;
+        let Sizes { hidden, widest, .. } = self.sizes;
+        let format = blocks[0].query.matrix.activations();
+        let gate_up = blocks.iter().map(|block| block.feed_forward.gate_up_width()).max().unwrap_or(0);
+        // The residual stream and rows being read; queries; keys and values; gate and up projections.
+        let widths = 2 * hidden + blocks[0].query.matrix.n() + blocks[0].key_value.matrix.n() + gate_up;
+        let experts = blocks.iter().find_map(|block| match &block.feed_forward {
+            FeedForward::Dense(_) => None,
+            FeedForward::Experts(experts) => Some(experts),
+        });
         rows * widths * size_of::<f32>()
-            + self.work.input.bytes(rows, hidden.max(mlp))
+            + Input::bytes(format, rows, widest)
             + self.context.bytes(self.shape, rows)
             + self.shape.attended_bytes(rows)
+            + experts.map_or(0, |experts| Routed::bytes(experts, rows))
+    }
+}
+
+impl Block {
+    /// The transformation of query heads.
+    fn query_transform<'a>(&'a self, sizes: Sizes, rope: &'a Rope) -> HeadTransform<'a> {
+        HeadTransform { norm: self.query_norm.as_deref(), epsilon: sizes.epsilon, rope }
     }
 }
 
@@ -164,7 +233,7 @@ impl Work {
     fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
         let width = sizes.hidden;
         let rows = selection.map_or(hidden.len() / width, Selection::len);
-        self.input.fill(rows, width, |index, values| {
+        self.input.fill(&block.query.matrix, rows, |index, values| {
             let row = selection.map_or(index, |selection| selection.rows[index]);
             rms_norm(&hidden[row * width..][..width], &block.attention_norm, sizes.epsilon, values);
         });
@@ -188,24 +257,30 @@ impl Work {
         context: &Context,
         hidden: &mut [f32],
     ) {
-        let Sizes { hidden: width, mlp, epsilon } = sizes;
+        let Sizes { hidden: width, epsilon, .. } = sizes;
         let rows = selection.len();
-        let Self { input, query, attended, gate_up, .. } = self;
-        attended.compute(layout, selection, rope, query, context, Want::All);
-        input.fill(rows, width, |index, values| attended.write_row(selection, index, values));
-        block.output.multiply(input, hidden, true);
+        let Self { input, query, attended, gate_up, routed, .. } = self;
+        attended.compute(layout, selection, block.query_transform(sizes, rope), query, context, Want::All);
+        input.fill(&block.output.matrix, rows, |index, values| attended.write_row(selection, index, values));
+        block.output.add(input, hidden);
 
-        let source = &*hidden;
-        input.fill(rows, width, |index, values| {
-            rms_norm(&source[index * width..][..width], &block.mlp_norm, epsilon, values);
-        });
-        gate_up.resize(rows * 2 * mlp);
-        block.gate_up.multiply(input, gate_up, false);
-        input.fill(rows, mlp, |index, values| {
-            let (gate, up) = gate_up[index * 2 * mlp..][..2 * mlp].split_at(mlp);
-            silu_times(gate, up, values);
-        });
-        block.down.multiply(input, hidden, true);
+        let normed = |hidden: &[f32], row: usize, values: &mut [f32]| {
+            rms_norm(&hidden[row * width..][..width], &block.feed_forward_norm, epsilon, values);
+        };
+        match &block.feed_forward {
+            FeedForward::Dense(network) => {
+                let source = &*hidden;
+                network.enter(input, gate_up, rows, |row, values| normed(source, row, values));
+                network.down.multiply(input, hidden, true);
+            }
+            FeedForward::Experts(experts) => {
+                routed.rows.resize(rows * width);
+                let source = &*hidden;
+                let write = |(row, values): (usize, &mut [f32])| normed(source, row, values);
+                routed.rows.par_chunks_exact_mut(width).enumerate().with_min_len(16).for_each(write);
+                experts.apply(input, gate_up, routed, hidden);
+            }
+        }
     }
 }
 
@@ -226,7 +301,7 @@ fn add_matrices(
     work: &Work,
     layout: &Layout,
     all: &Selection,
-    rope: &Rope,
+    transform: HeadTransform<'_>,
     context: &Context,
     views: &[View<'_>],
     layer: usize,
@@ -234,8 +309,9 @@ fn add_matrices(
 ) {
     for (index, (view, seen)) in views.iter().zip(seen).enumerate() {
         if view.matrix.contains(&layer) {
-            let share = 1.0 / view.matrix.len() as f32;
-            work.attended.add_matrix(layout, all, rope, &work.query, context, index, share, &mut seen.matrix);
+            let paid = work.attended.weights(layout, all, index, transform, &work.query, context, &[]);
+            let layers = view.matrix.len() as f32;
+            seen.matrix.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / layers);
         }
     }
 }

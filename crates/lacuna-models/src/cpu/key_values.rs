@@ -3,34 +3,33 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use super::NO_FP8;
 use super::attention::Shape;
-use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index, rotate};
+use super::heads::HeadTransform;
+use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index};
 use super::scratch::{Scratch, Scratched};
-use crate::Precision;
+use crate::ActivationFormat;
 use crate::layout::{Layout, Span};
-use crate::rope::Rope;
 
-/// Keys and values in what attention is computed in: f32 if products are, else bf16.
+/// Keys and values, in the format that attention is computed in.
 pub(crate) enum Context {
     F32(KeyValues<f32>),
     Bf16(KeyValues<bf16>),
 }
 
 impl Context {
-    pub(crate) fn new(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::F32(KeyValues::new()),
-            Precision::Bf16 | Precision::Int8 => Self::Bf16(KeyValues::new()),
-            Precision::Fp8 => unreachable!("{NO_FP8}"),
+    pub(crate) fn new(format: ActivationFormat) -> Self {
+        match format {
+            ActivationFormat::F32 => Self::F32(KeyValues::new()),
+            ActivationFormat::Bf16 => Self::Bf16(KeyValues::new()),
+            ActivationFormat::Int8 | ActivationFormat::Fp8 => unreachable!("attention has at least 16 bits"),
         }
     }
 
-    /// Takes rows of keys and values, one after the other in each row; the keys are rotated on the way.
-    pub(crate) fn fill(&mut self, shape: Shape, layout: &Layout, rope: &Rope, rows: &[f32]) {
+    /// Takes rows of keys and values, one after the other in each row; the keys are transformed on the way.
+    pub(crate) fn fill(&mut self, shape: Shape, layout: &Layout, transform: HeadTransform<'_>, rows: &[f32]) {
         match self {
-            Self::F32(key_values) => key_values.fill(shape, layout, rope, rows),
-            Self::Bf16(key_values) => key_values.fill(shape, layout, rope, rows),
+            Self::F32(key_values) => key_values.fill(shape, layout, transform, rows),
+            Self::Bf16(key_values) => key_values.fill(shape, layout, transform, rows),
         }
     }
 
@@ -56,7 +55,7 @@ impl<E: Scratched> KeyValues<E> {
         Self { keys: Lines::new(0), values: Lines::new(0), starts: Vec::new() }
     }
 
-    fn fill(&mut self, shape: Shape, layout: &Layout, rope: &Rope, rows: &[f32]) {
+    fn fill(&mut self, shape: Shape, layout: &Layout, transform: HeadTransform<'_>, rows: &[f32]) {
         let heads = shape.key_value_heads;
         self.starts.clear();
         let mut end = (0, 0);
@@ -67,7 +66,7 @@ impl<E: Scratched> KeyValues<E> {
         self.keys.resize(end.0);
         self.values.resize(end.1);
         let parallel = rows.len() * TOUCH >= WORTH_A_THREAD;
-        let fill = Fill { shape, layout, rope, rows, parallel };
+        let fill = Fill { shape, layout, transform, rows, parallel };
         fill.spans(&layout.spans, &mut self.keys, &mut self.values);
     }
 
@@ -85,7 +84,7 @@ impl<E: Scratched> KeyValues<E> {
 struct Fill<'a> {
     shape: Shape,
     layout: &'a Layout,
-    rope: &'a Rope,
+    transform: HeadTransform<'a>,
     rows: &'a [f32],
     parallel: bool,
 }
@@ -127,13 +126,14 @@ impl Fill<'_> {
         let (rows, width) = (span.keys(), 2 * heads * size);
         let panel_rows = rows.next_multiple_of(E::PAIR);
         E::with_scratch(|scratch| {
-            let Scratch { rotated, narrow, .. } = scratch;
+            let Scratch { normed, rotated, narrow, .. } = scratch;
+            normed.resize(size);
             rotated.resize(size);
             narrow.resize(size);
             for index in 0..rows {
                 let row = &self.rows[(span.key_start + index) * width..][..width];
-                let (cosines, sines) = self.rope.at(self.layout.key_positions[span.key_start + index]);
-                rotate(&row[head * size..][..size], cosines, sines, 1.0, rotated);
+                let position = self.layout.key_positions[span.key_start + index];
+                self.transform.apply(&row[head * size..][..size], position, 1.0, normed, rotated);
                 E::narrow_row(rotated, 1.0, narrow);
                 let panel = &mut keys[index / COLUMNS * COLUMNS * size..][..COLUMNS * size];
                 let column = index % COLUMNS * E::PAIR;

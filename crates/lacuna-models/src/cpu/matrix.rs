@@ -1,4 +1,4 @@
-//! Matrices and what they are multiplied with, in one of the precisions.
+//! Matrices and the activations they are multiplied with, each in its own format.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use super::NO_FP8;
 use super::kernel::{Activations, Panels, layout_length, multiply};
 use crate::checkpoint::Tensor;
-use crate::{Precision, Result};
+use crate::{ActivationFormat, Format, Result};
 
-/// A weight matrix.
+/// A weight matrix. Each variant is a pair of weight and activation formats that there are kernels for.
 pub(crate) enum Matrix {
     F32(Panels<f32>),
     Bf16(Panels<bf16>),
@@ -16,29 +16,39 @@ pub(crate) enum Matrix {
 }
 
 impl Matrix {
-    /// Packs tensors of `k` columns, one below the other, into one matrix. `rows` are their numbers of rows.
-    pub(crate) fn load(precision: Precision, tensors: &[(Tensor<'_>, usize)], k: usize) -> Result<Self> {
-        let n = tensors.iter().map(|(_, rows)| rows).sum();
+    /// Packs tensors with rows of one length, one below the other.
+    pub(crate) fn load(format: Format, tensors: &[Tensor<'_>]) -> Result<Self> {
+        let n = tensors.iter().map(Tensor::rows).sum();
+        let k = tensors.first().map_or(0, Tensor::columns);
         let read = |mut column: usize, from: usize, values: &mut [f32]| {
-            for (tensor, rows) in tensors {
-                if column < *rows {
+            for tensor in tensors {
+                if column < tensor.rows() {
                     return tensor.read(column * k + from, values);
                 }
-                column -= rows;
+                column -= tensor.rows();
             }
             unreachable!("the columns are the tensors' rows")
         };
-        let matrix = match precision {
-            Precision::F32 => Self::F32(Panels::pack(n, k, read)?),
-            Precision::Bf16 => Self::Bf16(Panels::pack(n, k, read)?),
-            Precision::Int8 => Self::Int8(Panels::pack(n, k, read)?),
-            Precision::Fp8 => unreachable!("{NO_FP8}"),
+        let matrix = match format {
+            Format::F32 => Self::F32(Panels::pack(n, k, read)?),
+            Format::BF16 => Self::Bf16(Panels::pack(n, k, read)?),
+            Format::INT8 => Self::Int8(Panels::pack(n, k, read)?),
+            other => unreachable!("the CPU has no {other:?}, so its predictor refuses it"),
         };
-        tensors.iter().for_each(|(tensor, _)| tensor.release());
+        tensors.iter().for_each(Tensor::release);
         Ok(matrix)
     }
 
-    /// How many columns its product has.
+    /// The format of the activations that it takes.
+    pub(crate) fn activations(&self) -> ActivationFormat {
+        match self {
+            Self::F32(_) => ActivationFormat::F32,
+            Self::Bf16(_) => ActivationFormat::Bf16,
+            Self::Int8(_) => ActivationFormat::Int8,
+        }
+    }
+
+    /// Columns of its product.
     pub(crate) fn n(&self) -> usize {
         match self {
             Self::F32(panels) => panels.n(),
@@ -47,13 +57,22 @@ impl Matrix {
         }
     }
 
-    /// `output (+)= input · self`, row-major.
+    /// Inner dimension.
+    pub(crate) fn k(&self) -> usize {
+        match self {
+            Self::F32(panels) => panels.k(),
+            Self::Bf16(panels) => panels.k(),
+            Self::Int8(panels) => panels.k(),
+        }
+    }
+
+    /// `output (+)= input · self`, row-major. The input must have been filled in this matrix's activation format.
     pub(crate) fn multiply(&self, input: &Input, output: &mut [f32], add: bool) {
-        match (self, input) {
-            (Self::F32(panels), Input::F32(activations)) => multiply(activations, panels, output, panels.n(), add),
-            (Self::Bf16(panels), Input::Bf16(activations)) => multiply(activations, panels, output, panels.n(), add),
-            (Self::Int8(panels), Input::Int8(activations)) => multiply(activations, panels, output, panels.n(), add),
-            _ => unreachable!("a model has one precision"),
+        assert_eq!(input.format, self.activations(), "the input was filled for another matrix");
+        match self {
+            Self::F32(panels) => multiply(&input.f32, panels, output, panels.n(), add),
+            Self::Bf16(panels) => multiply(&input.bf16, panels, output, panels.n(), add),
+            Self::Int8(panels) => multiply(&input.int8, panels, output, panels.n(), add),
         }
     }
 
@@ -81,50 +100,60 @@ impl Linear {
         }
         self.matrix.multiply(input, output, self.bias.is_some());
     }
+
+    /// `output += input · matrix + bias`, row-major.
+    pub(crate) fn add(&self, input: &Input, output: &mut [f32]) {
+        if let Some(bias) = &self.bias {
+            let add = |row: &mut [f32]| row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+            output.par_chunks_exact_mut(bias.len()).with_min_len(16).for_each(add);
+        }
+        self.matrix.multiply(input, output, true);
+    }
 }
 
 /// Rows on their way into a product, laid out once for all the matrices they are multiplied with.
-pub(crate) enum Input {
-    F32(Activations<f32>),
-    Bf16(Activations<bf16>),
-    Int8(Activations<i8>),
+pub(crate) struct Input {
+    /// The format they were filled in last.
+    format: ActivationFormat,
+    f32: Activations<f32>,
+    bf16: Activations<bf16>,
+    int8: Activations<i8>,
 }
 
 impl Input {
     /// No rows.
-    pub(crate) fn new(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::F32(Activations::new()),
-            Precision::Bf16 => Self::Bf16(Activations::new()),
-            Precision::Int8 => Self::Int8(Activations::new()),
-            Precision::Fp8 => unreachable!("{NO_FP8}"),
-        }
+    pub(crate) fn new() -> Self {
+        let (f32, bf16, int8) = (Activations::new(), Activations::new(), Activations::new());
+        Self { format: ActivationFormat::F32, f32, bf16, int8 }
     }
 
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
-        match self {
-            Self::F32(activations) => activations.rows(),
-            Self::Bf16(activations) => activations.rows(),
-            Self::Int8(activations) => activations.rows(),
+        match self.format {
+            ActivationFormat::F32 => self.f32.rows(),
+            ActivationFormat::Bf16 => self.bf16.rows(),
+            ActivationFormat::Int8 => self.int8.rows(),
+            ActivationFormat::Fp8 => unreachable!("{NO_FP8}"),
         }
     }
 
     /// Bytes that `rows` rows of `k` values take.
-    pub(crate) fn bytes(&self, rows: usize, k: usize) -> usize {
-        match self {
-            Self::F32(_) => layout_length::<f32>(rows, k) * size_of::<f32>(),
-            Self::Bf16(_) => layout_length::<bf16>(rows, k) * size_of::<bf16>(),
-            Self::Int8(_) => layout_length::<i8>(rows, k),
+    pub(crate) fn bytes(format: ActivationFormat, rows: usize, k: usize) -> usize {
+        match format {
+            ActivationFormat::F32 => layout_length::<f32>(rows, k) * size_of::<f32>(),
+            ActivationFormat::Bf16 => layout_length::<bf16>(rows, k) * size_of::<bf16>(),
+            ActivationFormat::Int8 => layout_length::<i8>(rows, k),
+            ActivationFormat::Fp8 => unreachable!("{NO_FP8}"),
         }
     }
 
-    /// Takes `rows` rows of `k` values that `write(row, values)` writes.
-    pub(crate) fn fill(&mut self, rows: usize, k: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
-        match self {
-            Self::F32(activations) => activations.fill(rows, k, write),
-            Self::Bf16(activations) => activations.fill(rows, k, write),
-            Self::Int8(activations) => activations.fill(rows, k, write),
+    /// Takes the input of a product with `matrix`: `rows` rows that `write(row, values)` writes.
+    pub(crate) fn fill(&mut self, matrix: &Matrix, rows: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
+        self.format = matrix.activations();
+        match matrix {
+            Matrix::F32(panels) => self.f32.fill(rows, panels.k(), write),
+            Matrix::Bf16(panels) => self.bf16.fill(rows, panels.k(), write),
+            Matrix::Int8(panels) => self.int8.fill(rows, panels.k(), write),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How much there is to compute, and how fast this machine computes.
+//! How fast this machine computes.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -7,17 +7,7 @@ use half::bf16;
 
 use super::NO_FP8;
 use super::kernel::{Activations, Element, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, multiply};
-use crate::{Architecture, Precision};
-
-/// Operations of one forward pass over `rows` positions of a canvas of `length`, without reading: all blocks but the last, and
-/// its keys and values. Matrix products and attention count, a multiplication and an addition as two.
-pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) -> f64 {
-    let &Architecture { layers, hidden, mlp, .. } = architecture;
-    let keys_and_values = 2 * hidden * architecture.key_size();
-    let block = 2 * hidden * hidden + keys_and_values + 3 * hidden * mlp;
-    let attention = 2 * length * hidden;
-    2.0 * rows as f64 * ((layers - 1) * (block + attention) + keys_and_values) as f64
-}
+use crate::Precision;
 
 /// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool.
 ///

@@ -2,7 +2,10 @@
 
 mod attention;
 mod believe;
+mod experts;
+mod feed_forward;
 mod forward;
+mod heads;
 mod kept;
 pub(crate) mod kernel;
 mod key_values;
@@ -14,8 +17,8 @@ mod scratch;
 mod weights;
 
 pub use believe::believe;
-pub use measure::{Product, ceiling_gflops, forward_flops};
+pub use measure::{Product, ceiling_gflops};
 pub use predictor::CpuPredictor;
 
-/// Why nothing here computes in fp8.
+/// The reason that nothing here computes in fp8.
 const NO_FP8: &str = "the CPU has no fp8, so its predictor refuses it";

@@ -1,6 +1,6 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+use lacuna::{AttentionSource, Belief, Description, Observation, Predictor, Row, Token, View};
 
 use super::forward::Forward;
 use super::measure::ceiling_gflops;
@@ -13,8 +13,7 @@ use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
 ///
-/// What it answers for a row does not depend, bit for bit, on the rows and views that are computed with it, nor on the number
-/// of threads.
+/// Batch-invariant: a row's result is bit-identical whatever rows and views are computed with it, on any number of threads.
 pub struct CpuPredictor {
     description: Description,
     precision: Precision,
@@ -31,9 +30,10 @@ impl CpuPredictor {
             return Err(Error::no_hopper("the CPU was asked for"));
         }
         let architecture = checkpoint.architecture();
+        let description = architecture.description(checkpoint.mask_token()?);
         let weights = Weights::load(checkpoint, precision)?;
         Ok(Self {
-            description: architecture.description(),
+            description,
             precision,
             layout: Layout::new(architecture.shifted),
             forward: Forward::new(architecture, weights, precision),
@@ -78,12 +78,12 @@ impl Model for CpuPredictor {
 
     fn memory(&self, length: usize) -> Memory {
         let buffers = self.forward.buffer_bytes(length) + Reader::buffer_bytes(&self.forward, length);
-        Memory { weights: self.forward.weights.bytes(), buffers }
+        Memory { weights: self.forward.weights.bytes, buffers }
     }
 
     /// With a small model one canvas a thread is enough, and the rows of more would not stay in the caches.
     fn usual_batch(&self) -> usize {
-        if self.forward.weights.bytes() <= SMALL { rayon::current_num_threads() } else { USUAL_BATCH }
+        if self.forward.weights.bytes <= SMALL { rayon::current_num_threads() } else { USUAL_BATCH }
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {
@@ -93,6 +93,22 @@ impl Model for CpuPredictor {
     fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
         let Self { forward, layout, reader, .. } = self;
         inside_the_pool(|| reader.logits(forward, layout, view))
+    }
+
+    fn attention(
+        &mut self,
+        tokens: &[Token],
+        position: usize,
+        sources: &[AttentionSource],
+    ) -> lacuna::Result<Option<Vec<f32>>> {
+        let view = View { tokens, attention: sources, ..View::default() };
+        check(&view, &self.description, None)?;
+        if position >= tokens.len() {
+            return Err(Error::Request(format!("position {position} is not on a canvas of {}", tokens.len())).into());
+        }
+        self.layout.pack(&[view], self.description.mask);
+        let Self { forward, layout, .. } = self;
+        Ok(Some(inside_the_pool(|| forward.attention(layout, position, sources))))
     }
 }
 

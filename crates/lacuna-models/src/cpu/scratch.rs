@@ -8,6 +8,8 @@ use super::kernel::{Element, Lines};
 
 /// What one task of attention computes in.
 pub(crate) struct Scratch<E> {
+    /// One query or key, normalised.
+    pub(crate) normed: Lines<f32>,
     /// One query or key, rotated.
     pub(crate) rotated: Lines<f32>,
     /// One key or value, narrowed.
@@ -22,8 +24,8 @@ pub(crate) struct Scratch<E> {
 
 impl<E: Element> Default for Scratch<E> {
     fn default() -> Self {
-        let (rotated, scores) = (Lines::new(0), Lines::new(0));
-        Self { rotated, narrow: Lines::new(0), queries: Lines::new(0), scores, probabilities: Lines::new(0) }
+        let (normed, rotated, scores) = (Lines::new(0), Lines::new(0), Lines::new(0));
+        Self { normed, rotated, narrow: Lines::new(0), queries: Lines::new(0), scores, probabilities: Lines::new(0) }
     }
 }
 

@@ -4,9 +4,13 @@ use half::{bf16, f16};
 use lacuna::Token;
 use rayon::prelude::*;
 
+use super::experts::Experts;
+use super::feed_forward::{FeedForward, Network};
 use super::matrix::{Linear, Matrix};
+use crate::architecture::{Attention, FeedForward as Description, RouterBias};
 use crate::checkpoint::{Numbers, Tensor};
-use crate::{Architecture, Checkpoint, Precision, Result};
+use crate::weight::{Mlp, Role};
+use crate::{Checkpoint, Precision, Result};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -14,6 +18,8 @@ pub(crate) struct Weights {
     pub(crate) blocks: Vec<Block>,
     pub(crate) final_norm: Vec<f32>,
     pub(crate) head: Matrix,
+    /// Bytes held.
+    pub(crate) bytes: usize,
 }
 
 /// One transformer block. Matrices with the same input are stacked, except the queries: the last block computes
@@ -22,73 +28,97 @@ pub(crate) struct Block {
     pub(crate) attention_norm: Vec<f32>,
     pub(crate) query: Linear,
     pub(crate) key_value: Linear,
-    pub(crate) output: Matrix,
-    pub(crate) mlp_norm: Vec<f32>,
-    pub(crate) gate_up: Matrix,
-    pub(crate) down: Matrix,
+    /// Weights of the RMS norm of query heads, where they are normalised.
+    pub(crate) query_norm: Option<Vec<f32>>,
+    /// The same for key heads.
+    pub(crate) key_norm: Option<Vec<f32>>,
+    pub(crate) output: Linear,
+    pub(crate) feed_forward_norm: Vec<f32>,
+    pub(crate) feed_forward: FeedForward,
 }
 
 impl Weights {
     /// Loads and checks all weights, giving the files' pages back on the way.
     pub(crate) fn load(checkpoint: &Checkpoint, precision: Precision) -> Result<Self> {
         let architecture = checkpoint.architecture();
-        let &Architecture { hidden, vocabulary, names, .. } = architecture;
-        Ok(Self {
-            embedding: Embedding::load(&checkpoint.embedding()?, hidden)?,
-            blocks: (0..architecture.layers)
-                .map(|layer| Block::load(checkpoint, precision, layer))
-                .collect::<Result<_>>()?,
-            final_norm: checkpoint.tensor(&format!("{}.weight", names.final_norm), &[hidden])?.to_vec()?,
-            head: Matrix::load(precision, &[(checkpoint.head()?, vocabulary)], hidden)?,
-        })
-    }
-
-    /// Bytes held.
-    pub(crate) fn bytes(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(Block::bytes).sum();
-        self.embedding.bytes() + blocks + size_of_val(&self.final_norm[..]) + self.head.bytes()
+        let mut loader = Loader { checkpoint, precision, layer: 0, bytes: 0 };
+        let embedding = Embedding::load(&checkpoint.tensor(Role::Embedding, 0)?)?;
+        let blocks = (0..architecture.layers()).map(|layer| {
+            loader.layer = layer;
+            loader.block()
+        });
+        let blocks = blocks.collect::<Result<_>>()?;
+        let (final_norm, head) = (loader.vector(Role::FinalNorm)?, loader.matrix(&[Role::Head])?);
+        let bytes = loader.bytes + embedding.bytes();
+        Ok(Self { embedding, blocks, final_norm, head, bytes })
     }
 }
 
-impl Block {
-    fn load(checkpoint: &Checkpoint, precision: Precision, layer: usize) -> Result<Self> {
-        let architecture = checkpoint.architecture();
-        let &Architecture { hidden, mlp, names, .. } = architecture;
-        let key_size = architecture.key_size();
-        let name = |part: &str, kind: &str| checkpoint.name_of(layer, part, kind);
-        let norm = |part: &str| checkpoint.tensor(&name(part, "weight"), &[hidden])?.to_vec();
-        let matrix = |parts: &[(&str, usize)], k| Matrix::load(precision, &checkpoint.stack(layer, parts, k)?, k);
-        let bias = |parts: &[(&str, usize)]| -> Result<Option<Vec<f32>>> {
-            if !architecture.biased {
-                return Ok(None);
-            }
-            let bias = |&(part, rows): &(&str, usize)| checkpoint.tensor(&name(part, "bias"), &[rows])?.to_vec();
-            Ok(Some(parts.iter().map(bias).collect::<Result<Vec<_>>>()?.concat()))
-        };
-        let linear = |parts: &[(&str, usize)]| -> Result<Linear> {
-            Ok(Linear { matrix: matrix(parts, hidden)?, bias: bias(parts)? })
-        };
-        Ok(Self {
-            attention_norm: norm(names.attention_norm)?,
-            query: linear(&[(names.query, hidden)])?,
-            key_value: linear(&[(names.key, key_size), (names.value, key_size)])?,
-            output: matrix(&[(names.output, hidden)], hidden)?,
-            mlp_norm: norm(names.mlp_norm)?,
-            gate_up: matrix(&[(names.gate, mlp), (names.up, mlp)], hidden)?,
-            down: matrix(&[(names.down, hidden)], mlp)?,
+/// Loads the weights of one layer after the other and counts their bytes.
+struct Loader<'a> {
+    checkpoint: &'a Checkpoint,
+    precision: Precision,
+    layer: usize,
+    bytes: usize,
+}
+
+impl Loader<'_> {
+    fn vector(&mut self, role: Role) -> Result<Vec<f32>> {
+        let vector = self.checkpoint.tensor(role, self.layer)?.to_vec()?;
+        self.bytes += size_of_val(&vector[..]);
+        Ok(vector)
+    }
+
+    /// The matrices of some roles, one below the other.
+    fn matrix(&mut self, roles: &[Role]) -> Result<Matrix> {
+        let matrix = Matrix::load(self.precision.format(roles[0]), &self.checkpoint.stack(self.layer, roles)?)?;
+        self.bytes += matrix.bytes();
+        Ok(matrix)
+    }
+
+    /// The same with their biases, if there are any.
+    fn linear(&mut self, roles: &[Role], biased: bool, biases: &[Role]) -> Result<Linear> {
+        let matrix = self.matrix(roles)?;
+        let bias = biases.iter().filter(|_| biased).map(|&role| self.vector(role)).collect::<Result<Vec<_>>>()?;
+        Ok(Linear { matrix, bias: biased.then(|| bias.concat()) })
+    }
+
+    fn block(&mut self) -> Result<Block> {
+        let Attention { biased, output_biased, head_norm, .. } = self.checkpoint.architecture().attention;
+        Ok(Block {
+            attention_norm: self.vector(Role::AttentionNorm)?,
+            query: self.linear(&[Role::Query], biased, &[Role::QueryBias])?,
+            key_value: self.linear(&[Role::Key, Role::Value], biased, &[Role::KeyBias, Role::ValueBias])?,
+            query_norm: head_norm.then(|| self.vector(Role::QueryNorm)).transpose()?,
+            key_norm: head_norm.then(|| self.vector(Role::KeyNorm)).transpose()?,
+            output: self.linear(&[Role::Output], output_biased, &[Role::OutputBias])?,
+            feed_forward_norm: self.vector(Role::FeedForwardNorm)?,
+            feed_forward: self.feed_forward()?,
         })
     }
 
-    fn bytes(&self) -> usize {
-        let vectors =
-            [Some(&self.attention_norm), Some(&self.mlp_norm), self.query.bias.as_ref(), self.key_value.bias.as_ref()];
-        let matrices = [&self.query.matrix, &self.key_value.matrix, &self.output, &self.gate_up, &self.down];
-        vectors.into_iter().flatten().map(|vector| size_of_val(&vector[..])).sum::<usize>()
-            + matrices.into_iter().map(Matrix::bytes).sum::<usize>()
+    fn feed_forward(&mut self) -> Result<FeedForward> {
+        let experts = match self.checkpoint.architecture().feed_forward[self.layer] {
+            Description::Dense { .. } => return Ok(FeedForward::Dense(self.network(Mlp::Dense)?)),
+            Description::Experts(experts) => experts,
+        };
+        let biased = experts.router.bias != RouterBias::None;
+        Ok(FeedForward::Experts(Experts {
+            description: experts,
+            router: self.matrix(&[Role::Router])?,
+            bias: biased.then(|| self.vector(Role::RouterBias)).transpose()?,
+            networks: (0..experts.count).map(|expert| self.network(Mlp::Expert(expert))).collect::<Result<_>>()?,
+            shared: experts.shared.map(|_| self.network(Mlp::Shared)).transpose()?,
+        }))
+    }
+
+    fn network(&mut self, mlp: Mlp) -> Result<Network> {
+        let gate_up = self.matrix(&[Role::Gate(mlp), Role::Up(mlp)])?;
+        Ok(Network { gate_up, down: self.matrix(&[Role::Down(mlp)])? })
     }
 }
 
-/// The embedding table, in the file's own numbers.
+/// The embedding table, in the file's own dtype.
 pub(crate) struct Embedding {
     table: Table,
     hidden: usize,
@@ -101,13 +131,13 @@ enum Table {
 }
 
 impl Embedding {
-    fn load(tensor: &Tensor<'_>, hidden: usize) -> Result<Self> {
+    fn load(tensor: &Tensor<'_>) -> Result<Self> {
         let table = match tensor.numbers() {
             Numbers::F32 => Table::F32(tensor.to_vec()?),
             Numbers::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
             Numbers::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
         };
-        Ok(Self { table, hidden })
+        Ok(Self { table, hidden: tensor.columns() })
     }
 
     /// Writes the embedding of a token.

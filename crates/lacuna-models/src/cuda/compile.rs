@@ -7,30 +7,16 @@ use std::path::PathBuf;
 
 use cudarc::nvrtc::{result, sys};
 
+use super::kernel::source;
 use crate::{Error, Result};
 
-const SOURCES: [&str; 12] = [
-    include_str!("kernel/common.cu"),
-    include_str!("kernel/rows.cu"),
-    include_str!("kernel/fp8.cu"),
-    include_str!("kernel/product.cu"),
-    include_str!("kernel/tensor.cu"),
-    include_str!("kernel/attention_tiles.cu"),
-    include_str!("kernel/attention.cu"),
-    include_str!("kernel/scores.cu"),
-    include_str!("kernel/belief.cu"),
-    include_str!("kernel/truncate.cu"),
-    include_str!("kernel/projection.cu"),
-    include_str!("kernel/weights.cu"),
-];
-
-/// What kernels are compiled for.
-#[derive(Clone, Copy, Debug, Hash)]
+/// The GPU and model that kernels are compiled for.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
     /// The compute capability, such as 90.
     pub(crate) architecture: i32,
     pub(crate) head_size: usize,
-    /// Whether products and attention are made of 16-bit numbers or fewer; else they are of f32.
+    /// True if elements are bf16, false if they are f32.
     pub(crate) bf16: bool,
 }
 
@@ -47,7 +33,7 @@ pub(crate) fn machine_code(variant: Variant) -> Result<Vec<u8>> {
     Ok(code)
 }
 
-/// Forgets what is on the disk for a variant: it cannot be loaded.
+/// Removes the machine code of a variant from the disk, because it cannot be loaded.
 pub(crate) fn discard(variant: Variant) {
     if let Some(path) = kept_at(variant) {
         let _ = std::fs::remove_file(path);
@@ -63,7 +49,7 @@ pub fn compile_kernels(architecture: i32, head_size: usize, bf16: bool) -> Optio
 
 fn compile(variant: Variant) -> Result<Vec<u8>> {
     let failed = |what: String| Error::Gpu(format!("nvrtc cannot compile the kernels: {what}"));
-    let source = CString::new(SOURCES.concat()).expect("source text has no zero bytes");
+    let source = CString::new(source()).expect("source text has no zero bytes");
     let program = result::create_program(&source, None).map_err(|error| failed(format!("{error:?}")))?;
     // SAFETY: the program was just created, and is destroyed below.
     let code = unsafe {
@@ -105,13 +91,13 @@ fn options(variant: Variant) -> [String; 4] {
     ]
 }
 
-/// Where machine code is kept: in the user's cache, under everything that it depends on.
+/// Path of the machine code: in the user's cache, under everything that it depends on.
 fn kept_at(variant: Variant) -> Option<PathBuf> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the pointers are valid.
     unsafe { sys::nvrtcVersion(&mut major, &mut minor).result().ok()? };
     let mut hasher = DefaultHasher::new();
-    (SOURCES, options(variant), major, minor).hash(&mut hasher);
+    (source(), options(variant), major, minor).hash(&mut hasher);
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
     Some(cache.join("lacuna").join(format!("kernels-{:016x}.cubin", hasher.finish())))

@@ -1,8 +1,6 @@
 //! The GPU, and the libraries that it takes.
 #![allow(unsafe_code, reason = "calls into the CUDA driver")]
 
-use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +8,6 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
 
-use super::kernel::Function;
 use crate::{Error, Result};
 
 /// The first GPU that the driver shows, and the one stream on which everything happens in order.
@@ -19,7 +16,10 @@ pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     name: String,
     capability: (i32, i32),
+    /// Waits that have begun.
     waits: AtomicU64,
+    /// The last of these that has finished.
+    finished_waits: AtomicU64,
 }
 
 /// Compute capability from which on there are tensor cores for bf16.
@@ -60,15 +60,27 @@ impl Gpu {
         // SAFETY: all work is on one stream, so there is nothing to track.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
-        Ok(Arc::new(Self { context, stream, name, capability, waits: AtomicU64::new(0) }))
+        Ok(Arc::new(Self {
+            context,
+            stream,
+            name,
+            capability,
+            waits: AtomicU64::new(0),
+            finished_waits: AtomicU64::new(0),
+        }))
     }
 
-    /// What it is called.
+    /// The GPU's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its compute capability as one number, such as 90.
+    /// True for the emulated GPU of the tests, whose times mean nothing.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.name.starts_with("emulated")
+    }
+
+    /// Compute capability as one number, such as 90.
     pub(crate) fn architecture(&self) -> i32 {
         self.capability.0 * 10 + self.capability.1
     }
@@ -83,48 +95,26 @@ impl Gpu {
         Ok(self.context.bind_to_thread()?)
     }
 
-    /// Waits until everything so far is done.
+    /// Waits until all work launched so far is done.
     pub(crate) fn wait(&self) -> Result<()> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        Ok(self.stream.synchronize()?)
+        let number = self.waits.fetch_add(1, Ordering::SeqCst) + 1;
+        self.stream.synchronize()?;
+        self.finished_waits.fetch_max(number, Ordering::SeqCst);
+        Ok(())
     }
 
-    /// How often somebody has waited.
+    /// Number of the last wait that has begun: how often somebody has waited.
     pub(crate) fn waits(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
+        self.waits.load(Ordering::SeqCst)
+    }
+
+    /// Number of the last wait that has finished.
+    pub(crate) fn finished_waits(&self) -> u64 {
+        self.finished_waits.load(Ordering::SeqCst)
     }
 
     pub(crate) fn stream(&self) -> sys::CUstream {
         self.stream.cu_stream()
-    }
-
-    /// Launches a kernel whose only argument is `arguments`.
-    pub(crate) fn launch<A: Copy>(
-        &self,
-        function: &Function,
-        grid: [usize; 2],
-        threads: usize,
-        shared: usize,
-        arguments: &A,
-    ) -> Result<()> {
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let mut pointers = [ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
-        let grid = (grid[0] as u32, grid[1] as u32, 1);
-        // SAFETY: `A` is the kernel's argument by its definition; what its pointers name outlives the launch, because buffers
-        // are freed only after waiting.
-        unsafe {
-            result::launch_kernel(
-                function.raw(),
-                grid,
-                (threads as u32, 1, 1),
-                shared as u32,
-                self.stream(),
-                &mut pointers,
-            )?;
-        }
-        Ok(())
     }
 
     /// Records what `work` launches, to be launched again at once.
@@ -138,14 +128,18 @@ impl Gpu {
     }
 }
 
-/// Launches that were recorded.
+/// Recorded launches.
 pub(crate) struct Graph(CudaGraph);
 
 // SAFETY: a graph may be used from any thread, by one at a time; it is only reachable through `&mut` of its owner.
 unsafe impl Send for Graph {}
 
 impl Graph {
-    pub(crate) fn launch(&self) -> Result<()> {
+    /// Launches everything again, with the arguments that it was recorded with.
+    ///
+    /// # Safety
+    /// The recorded launches are still sound: all memory that they were given is where it was.
+    pub(crate) unsafe fn launch(&self) -> Result<()> {
         Ok(self.0.launch()?)
     }
 }
@@ -164,7 +158,7 @@ fn check_versions() -> Result<()> {
     }
 }
 
-/// Why a driver, which tells the newest CUDA it knows as 12080 for 12.8, does not go with the libraries.
+/// The reason that a driver does not go with the libraries. It gives the newest CUDA it knows as 12080 for 12.8.
 fn too_old(driver: i32, libraries: (i32, i32)) -> Option<String> {
     let (known, found) = ((driver / 1000, driver % 1000 / 10), libraries);
     // Within a major version newer libraries run on older drivers.

@@ -1,12 +1,13 @@
-//! The predictor itself: what is asked is checked here, once.
+//! The predictor: views are checked here, once.
 
 use std::sync::Arc;
 
 use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
+use super::activations::Activations;
 use super::compile::Variant;
 use super::forward::Forward;
-use super::fp8::{self, Quantized};
+use super::fp8::{self, Fp8Rows};
 use super::gpu::Gpu;
 use super::kernel::Kernels;
 use super::matrix::element_size;
@@ -17,11 +18,11 @@ use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
-use crate::{Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
+use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the first NVIDIA GPU.
 ///
-/// What it answers for a row does not depend, bit for bit, on the rows and views that are computed with it.
+/// Results are batch-invariant: a row's belief is bit-identical whatever rows and views are computed with it.
 pub struct CudaPredictor {
     description: Description,
     precision: Precision,
@@ -36,7 +37,7 @@ pub struct CudaPredictor {
 const CANVAS: usize = 512;
 /// Bytes that the driver, the libraries and the kernels take.
 const OVERHEAD: usize = 700 << 20;
-/// How many canvases it takes to keep a GPU busy with a small model.
+/// Canvases that keep a GPU busy with a small model.
 const BATCH_OF_A_SMALL_MODEL: usize = 128;
 /// The largest head that the attention kernel has registers for.
 const LARGEST_HEAD: usize = 256;
@@ -46,28 +47,34 @@ impl CudaPredictor {
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
         if precision == Precision::Int8 {
-            return Err(Error::NotOnGpu { precision: "int8" });
+            let advice = [("precision", "bf16"), ("precision", "fp8"), ("device", "cpu")];
+            let advice = advice.map(|(parameter, value)| Advice::new(parameter, value)).to_vec();
+            return Err(Error::NotOnGpu { what: "int8".to_string(), advice });
         }
+        let architecture = checkpoint.architecture();
+        if let Some(part) = architecture.beyond_cuda() {
+            return Err(Error::not_on_gpu(part));
+        }
+        let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open()?;
         gpu.bind()?;
-        let architecture = checkpoint.architecture();
         let fp8 = fp8::check(&gpu, architecture);
         let has_fp8 = fp8.is_ok();
         if precision == Precision::Fp8 {
             fp8?;
         }
         fits(checkpoint, precision, gpu.name(), gpu.memory()?.0, has_fp8)?;
-        let head_size = architecture.head_size();
+        let head_size = architecture.attention.head_size;
         if head_size > LARGEST_HEAD {
-            let what = format!("attention heads of {head_size} numbers are larger than the GPU kernels take");
-            return Err(Error::Gpu(format!("{what} ({LARGEST_HEAD}); use --device cpu")));
+            return Err(Error::not_on_gpu(format!("a head size of {head_size}, which is more than {LARGEST_HEAD},")));
         }
         let bf16 = precision != Precision::F32;
-        let kernels = Kernels::load(&gpu, Variant { architecture: gpu.architecture(), head_size, bf16 })?;
+        let variant = Variant { architecture: gpu.architecture(), head_size, bf16 };
+        let kernels = Kernels::load(&gpu, variant)?;
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
-        let forward = Forward::new(&gpu, kernels, architecture, weights, precision)?;
+        let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: Description { credits: false, matrices: false, ..architecture.description() },
+            description: Description { credits: false, matrices: false, ..architecture.description(mask) },
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, forward.sizes)?,
@@ -79,21 +86,20 @@ impl CudaPredictor {
         Ok(predictor)
     }
 
-    /// How often the host has waited for the GPU: once for each step, as far as what the step reads was foretold.
+    /// Times that the host has waited for the GPU: once for each step whose reads were planned.
     pub fn waits(&self) -> u64 {
         self.gpu.waits()
     }
 
-    /// Sets how many rows a step may read without being asked, in case that it will. It changes no answer, only for how many it
-    /// is not waited a second time.
-    pub fn read_ahead(&mut self, rows: usize) {
-        self.reader.unasked = rows;
+    /// Sets the prefetch budget in rows. Affects latency, never results.
+    pub fn set_prefetch_budget(&mut self, rows: usize) {
+        self.reader.prefetch_budget = rows;
     }
 }
 
 impl Drop for CudaPredictor {
     fn drop(&mut self) {
-        // What it holds is given back to the driver by the thread that drops it. One that cannot be bound has nothing to give.
+        // The thread that drops it gives its memory back to the driver. One that cannot be bound has nothing to give.
         let _ = self.gpu.bind();
     }
 }
@@ -105,13 +111,16 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
         return Ok(());
     }
     let smaller = [(Precision::Bf16, true), (Precision::Fp8, fp8)];
-    let advice = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
-        Some((smaller, _)) => format!("--precision {} would take {}", smaller.name(), amount(needed(smaller))),
+    let (advice, effect) = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
+        Some((smaller, _)) => {
+            (Advice::new("precision", smaller.name()), format!("would take {}", amount(needed(smaller))))
+        }
         None => {
             let host = amount(Weights::bytes(checkpoint, Precision::Bf16));
-            format!("stop what else uses the GPU, or use --device cpu, for which {host} of memory are enough in bf16")
+            (Advice::new("device", "cpu"), format!("would take {host} of memory in bf16"))
         }
     };
+    let advice = vec![Advice { effect: Some(effect), ..advice }];
     Err(Error::TooLarge {
         model: checkpoint.name(),
         precision: precision.name(),
@@ -124,8 +133,9 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
 
 /// Bytes for the weights and a canvas.
 fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
-    let &Architecture { hidden, mlp, vocabulary, .. } = checkpoint.architecture();
-    let quantized = if precision == Precision::Fp8 { Quantized::row_bytes(hidden.max(mlp)) } else { 0 };
+    let &Architecture { hidden, vocabulary, .. } = checkpoint.architecture();
+    let mlp = checkpoint.architecture().mlp();
+    let quantized = if precision == Precision::Fp8 { Fp8Rows::row_bytes(hidden.max(mlp)) } else { 0 };
     let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + quantized + vocabulary * 4;
     // A model of a few megabytes needs little beside itself, but the libraries are always there.
     Weights::bytes(checkpoint, precision) + CANVAS * row + OVERHEAD
@@ -138,18 +148,19 @@ impl Predictor for CudaPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         for view in views {
-            check(view, &self.description, self.forward.kept.length(view.run))?;
+            check(view, &self.description, self.forward.kv_store.length(view.run))?;
         }
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
         layout.pack(views, self.description.mask);
+        reader.clear_prefetched(layout);
         let scores = forward.launch(layout, views)?;
-        let pending = reader.foresee(forward, layout, views)?;
+        let pending = reader.prefetch(forward, layout, views)?;
         if scores.is_some() || pending.is_some() {
             gpu.wait()?;
         }
-        reader.arrive(layout, pending)?;
-        Ok(forward.seen(views, scores))
+        reader.store_prefetched(layout, pending)?;
+        Ok(forward.observations(views, scores))
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
@@ -159,7 +170,7 @@ impl Predictor for CudaPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
-        self.forward.kept.forget(run);
+        self.forward.kv_store.forget(run);
     }
 }
 
@@ -174,7 +185,7 @@ impl Model for CudaPredictor {
 
     fn memory(&self, length: usize) -> Memory {
         let sizes = self.forward.sizes;
-        let buffers = Forward::buffer_bytes(sizes, self.precision, length);
+        let buffers = Activations::bytes(sizes, self.precision, length);
         Memory { weights: self.weight_bytes, buffers: buffers + Reader::buffer_bytes(sizes, length) }
     }
 
@@ -184,7 +195,7 @@ impl Model for CudaPredictor {
 
     fn ceiling_gflops(&mut self) -> Result<f64> {
         self.gpu.bind()?;
-        ceiling_gflops(&self.gpu, &self.forward.machine.kernels, self.precision)
+        ceiling_gflops(self.forward.kernels(), self.precision)
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -213,12 +224,12 @@ mod tests {
         assert_eq!(refusal(Precision::Fp8, 12_000_000_000, true), None);
         let halved = refusal(Precision::F32, 24_000_000_000, true).unwrap();
         assert!(halved.contains("in f32 needs 33.") && halved.contains("a GPU has 24.0 GB free"), "{halved}");
-        assert!(halved.ends_with("--precision bf16 would take 17.1 GB"), "{halved}");
+        assert!(halved.ends_with("precision bf16 would take 17.1 GB"), "{halved}");
         let refused = refusal(Precision::Bf16, 12_000_000_000, false).unwrap();
-        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("--device cpu"), "{refused}");
+        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("device cpu"), "{refused}");
         let halved = refusal(Precision::Bf16, 12_000_000_000, true).unwrap();
-        assert!(halved.ends_with("--precision fp8 would take 10.1 GB"), "{halved}");
+        assert!(halved.ends_with("precision fp8 would take 10.1 GB"), "{halved}");
         let refused = refusal(Precision::Fp8, 8_000_000_000, true).unwrap();
-        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("--device cpu"), "{refused}");
+        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("device cpu"), "{refused}");
     }
 }

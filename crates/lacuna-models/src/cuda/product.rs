@@ -1,4 +1,4 @@
-//! Matrix products: cublasLt's where numbers are bf16 or fp8, our own where they are f32 or the sizes are odd.
+//! Matrix products: cublasLt's in bf16 and fp8, our own in f32 and where the sizes are odd.
 //!
 //! An output of a product must not depend on the rows that are computed with it. So no algorithm may split the sum over k
 //! (none gets the memory to do so), and of those that remain all add in the same order: for large products, where several are
@@ -20,45 +20,16 @@ use cudarc::cublaslt::sys::{
 use super::buffer::Buffer;
 use super::event::Event;
 use super::gpu::Gpu;
-use super::kernel::{Comparison, Kernels, Product};
+use super::kernel::{Factors, Kernels, Output};
+use super::matrix::{ElementSlice, Operand};
 use crate::{Error, Precision, Result};
 
-/// How many algorithms cublasLt is asked for.
+/// Algorithms that cublasLt is asked for.
 const CANDIDATES: usize = 8;
 /// Operations from which on trying them pays.
 const WORTH_TRYING: f64 = 1e10;
-/// How often each is tried.
+/// Timed runs of each.
 const TRIES: usize = 4;
-/// The side of a tile of our own product.
-const SIDE: usize = 64;
-
-/// A product to compute: `output (+)= input · weightsᵀ`, all row-major.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Factors {
-    pub(crate) m: usize,
-    pub(crate) n: usize,
-    pub(crate) k: usize,
-    /// `[m][k]`.
-    pub(crate) input: u64,
-    /// `[n][k]`.
-    pub(crate) weights: u64,
-    /// `[m][n]`.
-    pub(crate) output: u64,
-    /// The units of both, if they are in fp8.
-    pub(crate) units: Option<Units>,
-    /// Whether the output is f32; else it is of elements.
-    pub(crate) wide: bool,
-    /// Whether to add to what is there.
-    pub(crate) add: bool,
-}
-
-/// Where the units of rows in fp8 lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Units {
-    pub(crate) input: u64,
-    pub(crate) weights: u64,
-}
-
 /// The products of a model, each shape with its algorithm.
 pub(crate) struct Products {
     gpu: Arc<Gpu>,
@@ -67,14 +38,14 @@ pub(crate) struct Products {
     plans: HashMap<Form, Option<Plan>>,
 }
 
-/// What an algorithm is chosen for.
+/// Shape and formats that an algorithm is chosen for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Form {
     m: usize,
     n: usize,
     k: usize,
     fp8: bool,
-    wide: bool,
+    f32_output: bool,
 }
 
 struct Handle(cublasLtHandle_t);
@@ -99,40 +70,40 @@ impl Products {
     }
 
     /// Computes a product.
-    pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors) -> Result<()> {
-        let Some(Handle(handle)) = self.handle else { return multiply_ourselves(&self.gpu, kernels, factors) };
-        let Factors { m, n, k, units, wide, .. } = factors;
-        let form = Form { m, n, k, fp8: units.is_some(), wide };
+    pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors<'_>) -> Result<()> {
+        let Some(handle) = &self.handle else { return kernels.product(factors) };
+        let form = Form::of(&factors);
         if !self.plans.contains_key(&form) {
             let plan = Plan::new(&self.gpu, kernels, handle, factors)?;
             self.plans.insert(form, plan);
         }
         match &self.plans[&form] {
             Some(plan) => plan.run(&self.gpu, handle, &plan.algorithm, factors),
-            None if form.fp8 => Err(Error::Gpu(format!("cublasLt has no fp8 product of {m} x {n} x {k}"))),
-            None => multiply_ourselves(&self.gpu, kernels, factors),
+            None if form.fp8 => {
+                let Form { m, n, k, .. } = form;
+                Err(Error::Gpu(format!("cublasLt has no fp8 product of {m} x {n} x {k}")))
+            }
+            None => kernels.product(factors),
         }
     }
 }
 
-fn multiply_ourselves(gpu: &Gpu, kernels: &Kernels, factors: Factors) -> Result<()> {
-    let Factors { m, n, k, input, weights, output, wide, add, .. } = factors;
-    let arguments = Product {
-        input,
-        weights,
-        output,
-        m: m as u32,
-        n: n as u32,
-        k: k as u32,
-        add: u32::from(add),
-        wide: u32::from(wide),
-    };
-    gpu.launch(&kernels.product, [n.div_ceil(SIDE), m.div_ceil(SIDE)], 256, 0, &arguments)
+impl Form {
+    fn of(factors: &Factors<'_>) -> Self {
+        let &Factors { m, n, k, input, weights, output } = factors;
+        let fp8 = match (input, weights) {
+            (Operand::Elements(_), Operand::Elements(_)) => false,
+            (Operand::Fp8(_), Operand::Fp8(_)) => true,
+            _ => unreachable!("both factors of a product are of one format"),
+        };
+        Self { m, n, k, fp8, f32_output: output.is_f32() }
+    }
 }
 
-/// How cublasLt computes products of one shape. It speaks of columns where we speak of rows, so it sees `outputᵀ = weights ·
+/// A plan of cublasLt for products of one shape. It speaks of columns where we speak of rows, so it sees `outputᵀ = weights ·
 /// inputᵀ`.
 struct Plan {
+    form: Form,
     operation: cublasLtMatmulDesc_t,
     weights: cublasLtMatrixLayout_t,
     input: cublasLtMatrixLayout_t,
@@ -145,12 +116,14 @@ unsafe impl Send for Plan {}
 
 impl Plan {
     /// The plan for a shape, or none if cublasLt has no algorithm for it.
-    fn new(gpu: &Arc<Gpu>, kernels: &Kernels, handle: cublasLtHandle_t, factors: Factors) -> Result<Option<Self>> {
-        let Factors { m, n, k, units, wide, .. } = factors;
+    fn new(gpu: &Arc<Gpu>, kernels: &Kernels, handle: &Handle, factors: Factors<'_>) -> Result<Option<Self>> {
+        let form = Form::of(&factors);
+        let Form { m, n, k, fp8, f32_output } = form;
         let (m64, n64, k64) = (m as u64, n as u64, k as u64);
-        let narrow = if units.is_some() { cudaDataType_t::CUDA_R_8F_E4M3 } else { cudaDataType_t::CUDA_R_16BF };
-        let kind = if wide { cudaDataType_t::CUDA_R_32F } else { cudaDataType_t::CUDA_R_16BF };
+        let narrow = if fp8 { cudaDataType_t::CUDA_R_8F_E4M3 } else { cudaDataType_t::CUDA_R_16BF };
+        let kind = if f32_output { cudaDataType_t::CUDA_R_32F } else { cudaDataType_t::CUDA_R_16BF };
         let mut plan = Self {
+            form,
             operation: lt::create_matmul_desc(cublasComputeType_t::CUBLAS_COMPUTE_32F, cudaDataType_t::CUDA_R_32F)?,
             weights: lt::create_matrix_layout(narrow, k64, n64, k as i64)?,
             input: lt::create_matrix_layout(narrow, k64, m64, k as i64)?,
@@ -158,12 +131,12 @@ impl Plan {
             algorithm: cublasLtMatmulAlgo_t { data: [0; 8] },
         };
         plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, 1u32)?;
-        if let Some(units) = units {
+        if fp8 {
             // Fast accumulation stays off: sums are in f32.
             let each_row = cublasLtMatmulMatrixScale_t::CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
             plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_MODE, each_row)?;
             plan.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_MODE, each_row)?;
-            plan.set_units(units)?;
+            plan.set_scales(&factors)?;
         }
         let candidates = plan.candidates(handle)?;
         let Some(first) = candidates.first() else { return Ok(None) };
@@ -176,20 +149,28 @@ impl Plan {
 
     /// Sets an attribute of the operation.
     fn set<T>(&self, attribute: cublasLtMatmulDescAttributes_t, value: T) -> Result<()> {
-        // SAFETY: the descriptor exists, and every attribute above and below is given as the type that it has.
+        // SAFETY: the descriptor exists, and the driver refuses a value of another size than the attribute has.
         unsafe {
             lt::set_matmul_desc_attribute(self.operation, attribute, ptr::from_ref(&value).cast(), size_of::<T>())?;
         }
         Ok(())
     }
 
-    fn set_units(&self, units: Units) -> Result<()> {
-        self.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, units.weights)?;
-        self.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, units.input)
+    /// Names the scales of both factors, if they are in fp8.
+    fn set_scales(&self, factors: &Factors<'_>) -> Result<()> {
+        if let (Operand::Fp8(input), Operand::Fp8(weights)) = (factors.input, factors.weights) {
+            let [for_weights, for_input] = [
+                cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+            ];
+            self.set(for_weights, weights.scales.address())?;
+            self.set(for_input, input.scales.address())?;
+        }
+        Ok(())
     }
 
     /// The algorithms that cublasLt proposes for it, the best first.
-    fn candidates(&self, handle: cublasLtHandle_t) -> Result<Vec<cublasLtMatmulAlgo_t>> {
+    fn candidates(&self, handle: &Handle) -> Result<Vec<cublasLtMatmulAlgo_t>> {
         let preference = lt::create_matmul_pref()?;
         // SAFETY: a result is plain data, for which zero is a value.
         let mut found: [cublasLtMatmulHeuristicResult_t; CANDIDATES] = unsafe { std::mem::zeroed() };
@@ -210,7 +191,7 @@ impl Plan {
                 size_of::<u32>(),
             )?;
             let status = cublasLtMatmulAlgoGetHeuristic(
-                handle,
+                handle.0,
                 self.operation,
                 self.weights,
                 self.input,
@@ -237,27 +218,32 @@ impl Plan {
         &self,
         gpu: &Arc<Gpu>,
         kernels: &Kernels,
-        handle: cublasLtHandle_t,
-        factors: Factors,
+        handle: &Handle,
+        factors: Factors<'_>,
         candidates: &[cublasLtMatmulAlgo_t],
     ) -> Result<cublasLtMatmulAlgo_t> {
-        let bytes = factors.m * factors.n * if factors.wide { 4 } else { 2 };
-        let words = bytes / 4;
-        let (Ok(expected), Ok(found)) = (Buffer::<u8>::new(gpu, bytes), Buffer::<u8>::new(gpu, bytes)) else {
+        let length = factors.m * factors.n;
+        // The two trials write here, in the output's own dtype.
+        let room = || -> Result<Buffer<u8>> { Buffer::new(gpu, length * if factors.output.is_f32() { 4 } else { 2 }) };
+        let (Ok(expected), Ok(found)) = (room(), room()) else {
             // No room to try anything.
             return Ok(candidates[0]);
         };
+        let words = expected.len() / 4 * 4;
         let different = Buffer::<u32>::new(gpu, 1)?;
         let mut best = (f32::INFINITY, candidates[0]);
         let (begin, end) = (Event::new()?, Event::new()?);
         for (index, algorithm) in candidates.iter().enumerate() {
-            let output = if index == 0 { expected.at(0) } else { found.at(0) };
-            let trial = Factors { output, add: false, ..factors };
+            let target = if index == 0 { &expected } else { &found };
+            let output = match factors.output {
+                Output::F32 { .. } => Output::F32 { values: target.all().cast(), add: false },
+                Output::Elements(_) => Output::Elements(ElementSlice::new(target.all(), true)),
+            };
+            let trial = Factors { output, ..factors };
             self.run(gpu, handle, algorithm, trial)?;
             different.write(0, &[0])?;
-            let (one, other, different_at) = (expected.at(0), output, different.at(0));
-            let comparison = Comparison { one, other, different: different_at, words: words as u64 };
-            gpu.launch(&kernels.compare, [1024, 1], 256, 0, &comparison)?;
+            let [one, other] = [&expected, target].map(|buffer| buffer.slice(0..words).cast());
+            kernels.compare(one, other, different.all())?;
             let mut count = [0];
             different.read(0, &mut count)?;
             if count != [0] {
@@ -277,31 +263,30 @@ impl Plan {
         Ok(best.1)
     }
 
-    fn run(
-        &self,
-        gpu: &Gpu,
-        handle: cublasLtHandle_t,
-        algorithm: &cublasLtMatmulAlgo_t,
-        factors: Factors,
-    ) -> Result<()> {
-        if let Some(units) = factors.units {
-            self.set_units(units)?;
-        }
-        let (alpha, beta) = (1.0f32, if factors.add { 1.0f32 } else { 0.0 });
-        // SAFETY: the matrices have the sizes that the layouts say, and the algorithm needs no memory of its own.
+    fn run(&self, gpu: &Gpu, handle: &Handle, algorithm: &cublasLtMatmulAlgo_t, factors: Factors<'_>) -> Result<()> {
+        assert!(Form::of(&factors) == self.form && factors.fit(), "these matrices are not what the plan is for");
+        self.set_scales(&factors)?;
+        let (alpha, beta) = (1.0f32, if factors.output.adds() { 1.0f32 } else { 0.0 });
+        let address = |operand| match operand {
+            Operand::Elements(elements) => elements.address(),
+            Operand::Fp8(rows) => rows.values.address(),
+        };
+        let (input, weights, output) = (address(factors.input), address(factors.weights), factors.output.address());
+        // SAFETY: the layouts are those of the form, for which the matrices are large enough, and the algorithm needs no
+        // memory of its own. Buffers are freed only after all work launched before.
         unsafe {
             cublasLtMatmul(
-                handle,
+                handle.0,
                 self.operation,
                 ptr::from_ref(&alpha).cast(),
-                factors.weights as *const c_void,
+                weights as *const c_void,
                 self.weights,
-                factors.input as *const c_void,
+                input as *const c_void,
                 self.input,
                 ptr::from_ref(&beta).cast(),
-                factors.output as *const c_void,
+                output as *const c_void,
                 self.output,
-                factors.output as *mut c_void,
+                output as *mut c_void,
                 self.output,
                 algorithm,
                 ptr::null_mut(),

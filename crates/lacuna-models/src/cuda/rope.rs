@@ -21,10 +21,10 @@ impl Rope {
         Ok(Self { table: rope::Rope::new(head_size, theta), length: 0, cosines, sines })
     }
 
-    /// Makes sure of the positions before `length`. Returns whether the table moved.
-    pub(crate) fn extend(&mut self, length: usize) -> Result<bool> {
+    /// Makes sure of the positions before `length`.
+    pub(crate) fn extend(&mut self, length: usize) -> Result<()> {
         if length <= self.length {
-            return Ok(false);
+            return Ok(());
         }
         let length = length.next_power_of_two();
         // Until all of it is there.
@@ -36,6 +36,11 @@ impl Rope {
         self.cosines.write(0, cosines)?;
         self.sines.write(0, sines)?;
         self.length = length;
-        Ok(true)
+        Ok(())
+    }
+
+    /// Positions that there are angles for.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 }

@@ -1,189 +1,254 @@
-//! What travels between the host and the GPU.
-#![allow(unsafe_code, reason = "memory that the GPU copies from")]
+//! Transfers between the host and the GPU through pinned memory, without a wait for each.
+#![allow(unsafe_code, reason = "memory that the GPU copies from and to by itself")]
 
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use cudarc::driver::result;
+use cudarc::driver::{result, sys};
 
-use super::buffer::{Buffer, Plain};
+use super::buffer::{Buffer, DeviceSlice, Plain};
 use super::event::Event;
 use super::gpu::Gpu;
 use crate::Result;
 
-/// Gathers slices and sends them in one copy.
+const ALIGNMENT: usize = 16;
+const INITIAL_BYTES: usize = 1 << 16;
+
+/// Gathers lists on the host and sends them to the GPU in one copy.
 pub(crate) struct Staging {
     gpu: Arc<Gpu>,
     host: Pinned,
-    used: usize,
     device: Buffer<u8>,
-    /// When what was sent last had arrived.
+    /// When the last copy was done.
     sent: Event,
+    /// Number of the batch that is on the GPU or on its way there.
+    batch: u64,
 }
 
-/// Where a slice lies, counted from the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Offset(usize);
+/// Lists on their way into one copy. Dropped without [`send`](Batch::send), nothing is sent.
+pub(crate) struct Batch<'a> {
+    staging: &'a mut Staging,
+    used: usize,
+}
 
-const ALIGNMENT: usize = 16;
+/// The place of a list of `T`s in a batch.
+pub(crate) struct Sent<T> {
+    start: usize,
+    length: usize,
+    batch: u64,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Sent<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Sent<T> {}
+
+/// The place in a batch of a list of indices below a bound.
+#[derive(Clone, Copy)]
+pub(crate) struct SentIndices {
+    list: Sent<u32>,
+    below: usize,
+}
+
+/// Indices on the GPU, all below a bound that was checked on the host.
+#[derive(Clone, Copy)]
+pub(crate) struct Indices<'a> {
+    list: DeviceSlice<'a, u32>,
+    below: usize,
+}
+
+impl<'a> Indices<'a> {
+    pub(crate) fn list(self) -> DeviceSlice<'a, u32> {
+        self.list
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.list.len()
+    }
+
+    /// The bound.
+    pub(crate) fn below(self) -> usize {
+        self.below
+    }
+
+    /// `count` indices from number `first` on.
+    pub(crate) fn part(self, first: usize, count: usize) -> Self {
+        Self { list: self.list.slice(first..first + count), ..self }
+    }
+}
 
 impl Staging {
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Self> {
-        let bytes = 1 << 16;
         Ok(Self {
             gpu: gpu.clone(),
-            host: Pinned::new(bytes)?,
-            used: 0,
-            device: Buffer::new(gpu, bytes)?,
+            host: Pinned::new(gpu, INITIAL_BYTES)?,
+            device: Buffer::new(gpu, INITIAL_BYTES)?,
             sent: Event::new()?,
+            batch: 0,
         })
     }
 
-    /// Begins anew, with room for `bytes`. Returns whether the place on the GPU moved.
-    pub(crate) fn begin(&mut self, bytes: usize) -> Result<bool> {
+    /// Begins a new batch in place of the last one, once that has been copied.
+    pub(crate) fn begin(&mut self) -> Result<Batch<'_>> {
         self.sent.wait(&self.gpu)?;
-        self.used = 0;
-        if bytes <= self.host.bytes {
-            return Ok(false);
-        }
-        let bytes = bytes.next_power_of_two();
-        // In this order: the host's side tells how much there is room for.
-        let moved = self.device.reserve(bytes)?;
-        self.host = Pinned::new(bytes)?;
-        Ok(moved)
+        self.batch += 1;
+        Ok(Batch { staging: self, used: 0 })
     }
 
-    /// Adds a slice.
-    pub(crate) fn push<T: Plain>(&mut self, values: &[T]) -> Offset {
-        let bytes = size_of_val(values);
-        let start = self.used.next_multiple_of(ALIGNMENT);
-        assert!(start + bytes <= self.host.bytes, "there is room for what was announced");
-        // SAFETY: the range is inside, aligned for any plain value, and not being read: `begin` waited.
-        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.host.address.add(start), bytes) };
-        self.used = start + bytes;
-        Offset(start)
+    /// A list of the last batch, on the GPU.
+    pub(crate) fn list<T: Plain>(&self, sent: Sent<T>) -> DeviceSlice<'_, T> {
+        assert_eq!(sent.batch, self.batch, "the list belongs to an earlier batch");
+        self.device.slice(sent.start..sent.start + sent.length * size_of::<T>()).cast()
     }
 
-    /// Sends all of these, and tells where each lies on the GPU.
-    pub(crate) fn send_all<const N: usize>(&mut self, lists: [&dyn Staged; N]) -> Result<[u64; N]> {
-        self.begin(Self::room(&lists.map(|list| list.bytes())))?;
-        let offsets = lists.map(|list| list.push_to(self));
-        self.send()?;
-        Ok(offsets.map(|offset| self.at(offset)))
+    /// Indices of the last batch, on the GPU.
+    pub(crate) fn indices(&self, sent: SentIndices) -> Indices<'_> {
+        Indices { list: self.list(sent.list), below: sent.below }
     }
+}
 
-    /// Sends everything.
-    pub(crate) fn send(&mut self) -> Result<()> {
-        // SAFETY: the memory is initialized up to `used`, except alignment gaps, which nobody reads, and is not written before
-        // the next `begin` has waited.
+impl Batch<'_> {
+    /// Adds a list.
+    pub(crate) fn push<T: Plain>(&mut self, values: &[T]) -> Result<Sent<T>> {
+        let (bytes, start) = (size_of_val(values), self.reserve(size_of_val(values))?);
+        // SAFETY: there is room for that many bytes, and no copy is reading them: `begin` has waited for the last.
         unsafe {
-            let bytes = std::slice::from_raw_parts(self.host.address, self.used);
-            result::memcpy_htod_async(self.device.at(0), bytes, self.gpu.stream())?;
+            let target = self.staging.host.address.add(start);
+            std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), target, bytes);
         }
-        self.sent.record(&self.gpu)
+        Ok(Sent { start, length: values.len(), batch: self.staging.batch, kind: PhantomData })
     }
 
-    /// Where a slice lies on the GPU.
-    pub(crate) fn at(&self, offset: Offset) -> u64 {
-        self.device.at(offset.0)
+    /// Adds a list of indices, all of which must be below `below`.
+    pub(crate) fn push_indices(&mut self, indices: &[u32], below: usize) -> Result<SentIndices> {
+        assert!(indices.iter().all(|&index| (index as usize) < below), "an index is not below {below}");
+        Ok(SentIndices { list: self.push(indices)?, below })
     }
 
-    /// Bytes that slices of these lengths take at most.
-    pub(crate) fn room(bytes: &[usize]) -> usize {
-        bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum()
+    /// Adds bytes that `write` writes.
+    pub(crate) fn push_with(&mut self, bytes: usize, write: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Sent<u8>> {
+        let start = self.reserve(bytes)?;
+        // SAFETY: there is room for that many bytes, and no copy is reading them. The padding of lists that were here before
+        // need not be initialized.
+        write(unsafe { std::slice::from_raw_parts_mut(self.staging.host.address.add(start).cast(), bytes) });
+        Ok(Sent { start, length: bytes, batch: self.staging.batch, kind: PhantomData })
+    }
+
+    /// Sends all lists, after all work launched before.
+    pub(crate) fn send(self) -> Result<()> {
+        let Staging { gpu, host, device, sent, .. } = self.staging;
+        device.reserve(host.bytes)?;
+        // SAFETY: both sides have room for `used` bytes. The host's are not written before `begin` has waited for the event
+        // that is recorded below, nor freed before the stream is done.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(device.all().address(), host.address.cast(), self.used, gpu.stream()) }
+            .result()?;
+        sent.record(gpu)
+    }
+
+    /// Makes room for a list of so many bytes, and returns where it begins.
+    fn reserve(&mut self, bytes: usize) -> Result<usize> {
+        let start = self.used.next_multiple_of(ALIGNMENT);
+        let host = &mut self.staging.host;
+        if start + bytes > host.bytes {
+            let larger = Pinned::new(&self.staging.gpu, (start + bytes).next_power_of_two())?;
+            // SAFETY: both are longer than what was used so far, and no copy is reading it.
+            unsafe { std::ptr::copy_nonoverlapping(host.address, larger.address, self.used) };
+            *host = larger;
+        }
+        self.used = start + bytes;
+        Ok(start)
     }
 }
 
-/// A list of any kind that can be sent.
-pub(crate) trait Staged {
-    fn bytes(&self) -> usize;
-    fn push_to(&self, staging: &mut Staging) -> Offset;
-}
-
-impl<T: Plain> Staged for Vec<T> {
-    fn bytes(&self) -> usize {
-        size_of_val(&self[..])
-    }
-
-    fn push_to(&self, staging: &mut Staging) -> Offset {
-        staging.push(self)
-    }
-}
-
-/// Where slices come back to. Nobody waits for each: they are there once everything was waited for.
+/// Fetches lists from the GPU. They can be looked at once the GPU has been waited for.
 pub(crate) struct Landing {
     gpu: Arc<Gpu>,
     host: Pinned,
     used: usize,
+    /// Number of the batch that is here or on its way.
+    batch: u64,
+}
+
+/// A list of `T`s that was asked for.
+pub(crate) struct Fetched<T> {
+    start: usize,
+    length: usize,
+    batch: u64,
+    /// Waits that had begun when it was asked for.
+    waits: u64,
+    kind: PhantomData<fn() -> T>,
 }
 
 impl Landing {
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Self> {
-        Ok(Self { gpu: gpu.clone(), host: Pinned::new(1 << 16)?, used: 0 })
+        Ok(Self { gpu: gpu.clone(), host: Pinned::new(gpu, INITIAL_BYTES)?, used: 0, batch: 0 })
     }
 
-    /// Begins anew, with room for `bytes`.
-    pub(crate) fn begin(&mut self, bytes: usize) -> Result<()> {
+    /// Begins a new batch in place of the last one, with room for lists of so many bytes.
+    pub(crate) fn begin(&mut self, bytes: &[usize]) -> Result<()> {
         self.used = 0;
+        self.batch += 1;
+        let bytes = bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).sum::<usize>();
         if bytes > self.host.bytes {
-            // What was fetched last may still be under way, if nobody wanted it in the end.
-            self.gpu.wait()?;
-            self.host = Pinned::new(bytes.next_power_of_two())?;
+            self.host = Pinned::new(&self.gpu, bytes.next_power_of_two())?;
         }
         Ok(())
     }
 
-    /// Has `count` values that lie at `source` brought here, after everything so far.
-    pub(crate) fn fetch<T: Plain>(&mut self, source: u64, count: usize) -> Result<Offset> {
-        let (start, bytes) = (self.used.next_multiple_of(ALIGNMENT), count * size_of::<T>());
-        let target = &mut self.host.as_mut_slice()[start..start + bytes];
-        // SAFETY: the callers' buffers are as long as what they fetch, and nobody reads the target before it was waited for.
-        unsafe { result::memcpy_dtoh_async(target, source, self.gpu.stream())? };
+    /// Has a list copied to the host, after all work launched before.
+    pub(crate) fn fetch<T: Plain>(&mut self, source: DeviceSlice<'_, T>) -> Result<Fetched<T>> {
+        let (start, bytes) = (self.used.next_multiple_of(ALIGNMENT), source.len() * size_of::<T>());
+        assert!(start + bytes <= self.host.bytes, "no room was made for this list");
+        // SAFETY: both sides are that long. `get` gives nobody a look before a wait that begins after this.
+        unsafe {
+            let target = self.host.address.add(start).cast();
+            sys::cuMemcpyDtoHAsync_v2(target, source.address(), bytes, self.gpu.stream()).result()?;
+        }
         self.used = start + bytes;
-        Ok(Offset(start))
+        Ok(Fetched { start, length: source.len(), batch: self.batch, waits: self.gpu.waits(), kind: PhantomData })
     }
 
-    /// What was brought.
-    pub(crate) fn get<T: Plain>(&self, offset: Offset, count: usize) -> &[T] {
-        assert!(offset.0 + count * size_of::<T>() <= self.used, "it was fetched");
-        // SAFETY: the range is inside, initialized, and aligned for any plain value.
-        unsafe { std::slice::from_raw_parts(self.host.address.add(offset.0).cast::<T>(), count) }
+    /// A list that has arrived.
+    pub(crate) fn get<T: Plain>(&self, fetched: &Fetched<T>) -> &[T] {
+        assert_eq!(fetched.batch, self.batch, "the list belongs to an earlier batch");
+        assert!(self.gpu.finished_waits() > fetched.waits, "the list may still be on its way");
+        // SAFETY: the range was fetched into and is aligned for any plain value. A wait that began after the copy was
+        // launched has finished, and another copy into it takes `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.host.address.add(fetched.start).cast::<T>(), fetched.length) }
     }
 }
 
-/// Host memory that the GPU copies from and to by itself.
-pub(crate) struct Pinned {
+/// Page-locked host memory, zeroed at first. It is freed once all work launched before has finished.
+struct Pinned {
+    gpu: Arc<Gpu>,
     address: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: it is plain memory with one owner.
+// SAFETY: it owns its memory.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    pub(crate) fn new(bytes: usize) -> Result<Self> {
-        // SAFETY: the context is bound to this thread.
+    fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self> {
+        // SAFETY: without a context bound to this thread the driver returns an error.
         let address = unsafe { result::malloc_host(bytes, 0)? }.cast::<u8>();
-        // SAFETY: it is as long as said.
+        // SAFETY: that many bytes were just allocated.
         unsafe { address.write_bytes(0, bytes) };
-        Ok(Self { address, bytes })
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: it is as long as said, was initialized, and has one owner.
-        unsafe { std::slice::from_raw_parts_mut(self.address, self.bytes) }
+        Ok(Self { gpu: gpu.clone(), address, bytes })
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: it is this one's, and every copy from it was waited for.
-        let _ = unsafe { result::free_host(self.address.cast()) };
+        // If the context cannot be bound or the stream has failed, the memory goes with the context.
+        if self.gpu.bind().is_ok() && self.gpu.wait().is_ok() {
+            // SAFETY: it owns the memory, and no copy from or to it is running any more.
+            let _ = unsafe { result::free_host(self.address.cast()) };
+        }
     }
-}
-
-/// Sends bytes of pinned memory, which must not change before they were waited for.
-pub(crate) fn copy_to(gpu: &Gpu, target: u64, bytes: &[u8]) -> Result<()> {
-    // SAFETY: the callers' buffers are as long as what they send.
-    unsafe { result::memcpy_htod_async(target, bytes, gpu.stream())? };
-    Ok(())
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::fp8::Quantized;
+use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
-use super::kernel::{Conversion, Kernels, Noise};
-use super::matrix::{Contents, Elements, Matrix, element_size};
-use super::staging::{Pinned, copy_to};
+use super::kernel::{Kernels, NoiseCall, Source, Table};
+use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
+use super::staging::Staging;
 use crate::checkpoint::{Numbers, Tensor};
-use crate::{Architecture, Checkpoint, Error, Precision, Result};
+use crate::weight::{Mlp, Role};
+use crate::{Checkpoint, Precision, Result};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -35,8 +36,14 @@ pub(crate) struct Block {
 
 /// The embedding table: in bf16 if the file has it so, else in f32.
 pub(crate) struct Embedding {
-    pub(crate) table: Buffer<u8>,
-    pub(crate) is_bf16: bool,
+    bytes: Buffer<u8>,
+    is_bf16: bool,
+}
+
+impl Embedding {
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table { bytes: self.bytes.all(), is_bf16: self.is_bf16 }
+    }
 }
 
 impl Weights {
@@ -47,120 +54,99 @@ impl Weights {
         checkpoint: &Checkpoint,
         precision: Precision,
     ) -> Result<Self> {
-        let architecture = checkpoint.architecture();
-        let &Architecture { hidden, vocabulary, names, .. } = architecture;
+        let layers = checkpoint.architecture().layers();
         let mut loader = Loader::new(gpu, kernels, checkpoint, precision)?;
         Ok(Self {
-            embedding: loader.embedding(&checkpoint.embedding()?)?,
-            blocks: (0..architecture.layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
-            final_norm: loader.vector(&[(format!("{}.weight", names.final_norm), hidden)])?,
-            head: loader.matrix(vec![(checkpoint.head()?, vocabulary)], hidden)?,
+            embedding: loader.embedding(&checkpoint.tensor(Role::Embedding, 0)?)?,
+            blocks: (0..layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
+            final_norm: loader.vector(0, &[Role::FinalNorm])?,
+            head: loader.matrix(vec![checkpoint.tensor(Role::Head, 0)?])?,
         })
     }
 
     /// Bytes that the weights of a model take.
     pub(crate) fn bytes(checkpoint: &Checkpoint, precision: Precision) -> usize {
-        let architecture = checkpoint.architecture();
-        let table = architecture.vocabulary * architecture.hidden;
-        // A tied table is kept twice: as an embedding in the file's numbers, and as the projection in the precision's.
-        let tables = if architecture.tied { table } else { 0 };
-        let embedding = if precision == Precision::F32 || checkpoint.is_f32() { 4 } else { 2 };
-        let all = (architecture.parameters() + tables - table) * element_size(precision) + table * embedding;
-        match precision {
-            Precision::Fp8 => all - architecture.layers * Block::saved_by_fp8(architecture),
-            _ => all,
-        }
+        checkpoint.architecture().weight_bytes(precision, checkpoint.embedding_format(precision))
     }
 }
 
 impl Block {
-    /// Bytes that its matrices take less in fp8 than in bf16.
-    fn saved_by_fp8(architecture: &Architecture) -> usize {
-        let &Architecture { hidden, mlp, .. } = architecture;
-        let stacked = hidden + 2 * architecture.key_size();
-        let matrices = [(stacked, hidden), (hidden, hidden), (2 * mlp, hidden), (hidden, mlp)];
-        matrices.into_iter().map(|(n, k)| n * (2 * k - Quantized::row_bytes(k))).sum()
-    }
-
     fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self> {
         let checkpoint = loader.checkpoint;
-        let architecture = checkpoint.architecture();
-        let &Architecture { hidden, mlp, names, .. } = architecture;
-        let key_size = architecture.key_size();
-        let name = |part: &str, kind: &str| checkpoint.name_of(layer, part, kind);
-        let stack = |parts: &[(&str, usize)], k| checkpoint.stack(layer, parts, k);
-        let attention = [(names.query, hidden), (names.key, key_size), (names.value, key_size)];
-        let bias = attention.map(|(part, rows)| (name(part, "bias"), rows));
+        let biased = checkpoint.architecture().attention.biased;
+        let stack = |roles: &[Role]| checkpoint.stack(layer, roles);
+        let bias = [Role::QueryBias, Role::KeyBias, Role::ValueBias];
         Ok(Self {
-            attention_norm: loader.vector(&[(name(names.attention_norm, "weight"), hidden)])?,
-            query_key_value: loader.block_matrix(stack(&attention, hidden)?, hidden)?,
-            bias: architecture.biased.then(|| loader.vector(&bias)).transpose()?,
-            output: loader.block_matrix(stack(&[(names.output, hidden)], hidden)?, hidden)?,
-            mlp_norm: loader.vector(&[(name(names.mlp_norm, "weight"), hidden)])?,
-            gate_up: loader.block_matrix(stack(&[(names.gate, mlp), (names.up, mlp)], hidden)?, hidden)?,
-            down: loader.block_matrix(stack(&[(names.down, hidden)], mlp)?, mlp)?,
+            attention_norm: loader.vector(layer, &[Role::AttentionNorm])?,
+            query_key_value: loader.block_matrix(stack(&[Role::Query, Role::Key, Role::Value])?)?,
+            bias: biased.then(|| loader.vector(layer, &bias)).transpose()?,
+            output: loader.block_matrix(stack(&[Role::Output])?)?,
+            mlp_norm: loader.vector(layer, &[Role::FeedForwardNorm])?,
+            gate_up: loader.block_matrix(stack(&[Role::Gate(Mlp::Dense), Role::Up(Mlp::Dense)])?)?,
+            down: loader.block_matrix(stack(&[Role::Down(Mlp::Dense)])?)?,
         })
     }
 }
 
-/// Bytes of a file that travel at a time.
+/// Bytes of a file that are sent at a time.
 const CHUNK: usize = 16 << 20;
 
-/// What loading needs: room for a chunk on both sides, twice, so that one is read while another travels.
+/// Loads tensors in the model's precision.
 struct Loader<'a> {
     gpu: &'a Arc<Gpu>,
-    kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     precision: Precision,
+    upload: Upload<'a>,
     /// A tensor before it is brought to fp8.
     whole: Elements,
-    chunks: [(Pinned, Buffer<u8>); 2],
-    /// The lowest index of a number that is not finite.
-    wrong: Buffer<u64>,
 }
 
 impl<'a> Loader<'a> {
     fn new(gpu: &'a Arc<Gpu>, kernels: &'a Kernels, checkpoint: &'a Checkpoint, precision: Precision) -> Result<Self> {
-        let chunk = || Ok::<_, Error>((Pinned::new(CHUNK)?, Buffer::new(gpu, CHUNK)?));
-        let wrong = Buffer::new(gpu, 1)?;
-        wrong.write(0, &[u64::MAX])?;
-        let whole = Elements::new(gpu, precision, 0)?;
-        Ok(Self { gpu, kernels, checkpoint, precision, whole, chunks: [chunk()?, chunk()?], wrong })
+        let upload = Upload::new(gpu, kernels)?;
+        Ok(Self { gpu, checkpoint, precision, upload, whole: Elements::new(gpu, precision, 0)? })
     }
 
-    fn matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
-        let n = tensors.iter().map(|(_, rows)| rows).sum::<usize>();
+    fn matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
+        let (n, k) = stacked(&tensors);
         let elements = Elements::new(self.gpu, self.precision, n * k)?;
         let mut first = 0;
-        for (tensor, rows) in &tensors {
-            self.tensor(tensor, elements.at(first * k), false)?;
+        for tensor in &tensors {
+            let rows = tensor.rows();
+            let target = elements.all().slice(first * k..(first + rows) * k);
+            self.upload.tensor(tensor, Target::Elements(target))?;
             first += rows;
         }
         Ok(Matrix { contents: Contents::Elements(elements), n, k })
     }
 
     /// A matrix of a block, in fp8 if that is the precision.
-    fn block_matrix(&mut self, tensors: Vec<(Tensor<'_>, usize)>, k: usize) -> Result<Matrix> {
+    fn block_matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
         if self.precision != Precision::Fp8 {
-            return self.matrix(tensors, k);
+            return self.matrix(tensors);
         }
-        let n = tensors.iter().map(|(_, rows)| rows).sum::<usize>();
-        let quantized = Quantized::new(self.gpu, n, k)?;
+        let (n, k) = stacked(&tensors);
+        let quantized = Fp8Rows::new(self.gpu, n, k)?;
         let mut first = 0;
-        for (tensor, rows) in &tensors {
+        for tensor in &tensors {
+            let rows = tensor.rows();
             self.whole.reserve(rows * k)?;
-            self.tensor(tensor, self.whole.at(0), false)?;
-            quantized.fill(self.gpu, self.kernels, first..first + rows, k, self.whole.at(0))?;
+            let whole = self.whole.all().slice(0..rows * k);
+            self.upload.tensor(tensor, Target::Elements(whole))?;
+            self.upload.kernels.quantize(whole, k, quantized.rows(first..first + rows, k))?;
             first += rows;
         }
         Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
     }
 
-    fn vector(&mut self, parts: &[(String, usize)]) -> Result<Buffer<f32>> {
-        let vector = Buffer::new(self.gpu, parts.iter().map(|(_, length)| length).sum())?;
+    fn vector(&mut self, layer: usize, roles: &[Role]) -> Result<Buffer<f32>> {
+        let tensors = self.checkpoint.stack(layer, roles)?;
+        let vector = Buffer::new(self.gpu, stacked(&tensors).0)?;
         let mut first = 0;
-        for (name, length) in parts {
-            self.tensor(&self.checkpoint.tensor(name, &[*length])?, vector.at(first), true)?;
+        for tensor in &tensors {
+            let length = tensor.rows();
+            let target = vector.slice(first..first + length);
+            self.upload.tensor(tensor, Target::F32(target))?;
             first += length;
         }
         Ok(vector)
@@ -168,53 +154,66 @@ impl<'a> Loader<'a> {
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
         let is_bf16 = tensor.numbers() == Numbers::Bf16 && self.precision != Precision::F32;
-        let table = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
-        self.tensor(tensor, table.at(0), !is_bf16)?;
-        Ok(Embedding { table, is_bf16 })
+        let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
+        let target = match is_bf16 {
+            true => Target::Elements(ElementSlice::new(bytes.all(), true)),
+            false => Target::F32(bytes.all().cast()),
+        };
+        self.upload.tensor(tensor, target)?;
+        Ok(Embedding { bytes, is_bf16 })
+    }
+}
+
+/// Sends tensors in chunks, through two places in turn: one is written while the other is copied.
+struct Upload<'a> {
+    kernels: &'a Kernels,
+    chunks: [Staging; 2],
+    /// The lowest index of a value that is not finite.
+    not_finite: Buffer<u64>,
+}
+
+impl<'a> Upload<'a> {
+    fn new(gpu: &Arc<Gpu>, kernels: &'a Kernels) -> Result<Self> {
+        let chunks = [Staging::new(gpu)?, Staging::new(gpu)?];
+        Ok(Self { kernels, chunks, not_finite: Buffer::of(gpu, &[u64::MAX])? })
     }
 
-    /// Puts a tensor at `target`, as f32 if `wide`, else as elements.
-    fn tensor(&mut self, tensor: &Tensor<'_>, target: u64, wide: bool) -> Result<()> {
+    /// Puts a tensor at `target`.
+    fn tensor(&mut self, tensor: &Tensor<'_>, target: Target<'_>) -> Result<()> {
+        assert_eq!(tensor.length(), target.len(), "a tensor goes where there is room for exactly it");
         if let Some(noise) = tensor.noise() {
             let (seed, mean, step) = noise.recipe();
-            let length = tensor.length() as u64;
-            let arguments = Noise { target, length, seed, mean, step, wide: u32::from(wide) };
-            return self.gpu.launch(&self.kernels.noise, [4096, 1], 256, 0, &arguments);
+            return self.kernels.noise(NoiseCall { seed, mean, step }, target);
         }
-        let (numbers, size) = match tensor.numbers() {
+        let (dtype, size) = match tensor.numbers() {
             Numbers::F32 => (0, 4),
             Numbers::F16 => (1, 2),
             Numbers::Bf16 => (2, 2),
         };
-        let target_size = if wide { 4 } else { element_size(self.precision) };
         for (index, bytes) in tensor.bytes().chunks(CHUNK).enumerate() {
-            // The chunk two before this one was sent from the same place.
-            if index % 2 == 0 {
-                self.gpu.wait()?;
-            }
-            let (host, device) = &mut self.chunks[index % 2];
-            let host = &mut host.as_mut_slice()[..bytes.len()];
-            host.par_chunks_mut(1 << 20).zip(bytes.par_chunks(1 << 20)).for_each(|(to, from)| to.copy_from_slice(from));
-            copy_to(self.gpu, device.at(0), host)?;
-            let first = index * CHUNK / size;
-            let arguments = Conversion {
-                source: device.at(0),
-                target: target + (first * target_size) as u64,
-                wrong: self.wrong.at(0),
-                first: first as u64,
-                length: (bytes.len() / size) as u64,
-                numbers,
-                wide: u32::from(wide),
-            };
-            self.gpu.launch(&self.kernels.convert, [1024, 1], 256, 0, &arguments)?;
+            let staging = &mut self.chunks[index % 2];
+            let mut batch = staging.begin()?;
+            let sent = batch.push_with(bytes.len(), |host| {
+                let pieces = host.par_chunks_mut(1 << 20).zip(bytes.par_chunks(1 << 20));
+                pieces.for_each(|(to, from)| _ = to.write_copy_of_slice(from));
+            })?;
+            batch.send()?;
+            let (first, length) = (index * CHUNK / size, bytes.len() / size);
+            let source = Source { bytes: staging.list(sent), dtype, first, length };
+            self.kernels.convert(source, target.slice(first..first + length), self.not_finite.all())?;
         }
-        let mut wrong = [0];
-        self.wrong.read(0, &mut wrong)?;
+        let mut not_finite = [0];
+        self.not_finite.read(0, &mut not_finite)?;
         tensor.release();
-        match wrong {
+        match not_finite {
             [u64::MAX] => Ok(()),
             // Reading it here finds the same and says so.
             [element] => tensor.read(element as usize, &mut [0.0]),
         }
     }
+}
+
+/// Rows and columns of tensors that are put one below the other.
+fn stacked(tensors: &[Tensor<'_>]) -> (usize, usize) {
+    (tensors.iter().map(Tensor::rows).sum(), tensors.first().map_or(0, Tensor::columns))
 }

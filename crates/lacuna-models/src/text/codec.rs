@@ -4,12 +4,15 @@ use lacuna::Token;
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
+use super::guard::catch;
 use super::qwen2;
 use super::template::Template;
 use crate::checkpoint::Files;
 use crate::{Error, Result};
 
 const TOKENIZER: &str = "tokenizer.json";
+/// Text that every part of a tokenizer has something to do with.
+const TRIAL: &str = " A trial, 1\n\u{e9}";
 /// The tokens that end a turn of a chat, where a model has one.
 const END_OF_TURN: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 
@@ -18,7 +21,7 @@ const END_OF_TURN: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 pub struct Text {
     place: String,
     file: String,
-    tokenizer: Tokenizer,
+    pub(super) tokenizer: Tokenizer,
     template: Option<Template>,
 }
 
@@ -42,10 +45,15 @@ impl Text {
             None => (qwen2::VOCABULARY, qwen2::tokenizer_json(files, &config)?),
         };
         let file = files.label(name);
-        let broken = |error: tokenizers::Error| Error::Tokenizer { file: file.clone(), reason: error.to_string() };
-        let mut tokenizer = Tokenizer::from_bytes(json).map_err(broken)?;
-        // Settings that the tokenizer was saved with; transformers passes over them too.
-        tokenizer.with_padding(None).with_truncation(None).map_err(broken)?;
+        let tokenizer = guarded(&file, || {
+            let mut tokenizer = Tokenizer::from_bytes(json)?;
+            // Settings that the tokenizer was saved with; transformers passes over them too.
+            tokenizer.with_padding(None).with_truncation(None)?;
+            // Some malformed parts panic only when they are used. Errors are another matter: not all tokenizers know all text.
+            let tokens = tokenizer.encode(TRIAL, false).map(|encoding| encoding.get_ids().to_vec());
+            let _ = tokenizer.decode(&tokens.unwrap_or_default(), false);
+            Ok(tokenizer)
+        })?;
         let text = Self { place: files.place(), file, tokenizer, template: Template::load(files, &config)? };
         if name == qwen2::VOCABULARY {
             text.check_added_tokens(&config)?;
@@ -70,10 +78,7 @@ impl Text {
 
     /// The tokens of a text. Special tokens that are written out in it are recognized; none are added.
     pub fn encode(&self, text: &str) -> Result<Vec<Token>> {
-        let encoding = self.tokenizer.encode(text, false);
-        let encoding =
-            encoding.map_err(|error| Error::Tokenizer { file: self.file.clone(), reason: error.to_string() })?;
-        Ok(encoding.get_ids().to_vec())
+        Ok(guarded(&self.file, || self.tokenizer.encode(text, false))?.get_ids().to_vec())
     }
 
     /// The tokens of a chat of `(role, content)` messages, up to where the model's answer begins.
@@ -96,8 +101,7 @@ impl Text {
 
     /// The text of tokens.
     pub fn decode(&self, tokens: &[Token], specials: Specials) -> Result<String> {
-        let text = self.tokenizer.decode(tokens, specials == Specials::Skip);
-        text.map_err(|error| Error::Tokenizer { file: self.file.clone(), reason: error.to_string() })
+        guarded(&self.file, || self.tokenizer.decode(tokens, specials == Specials::Skip))
     }
 
     /// The id of a token that is written like this.
@@ -109,6 +113,16 @@ impl Text {
     pub fn end_of_turn(&self) -> Option<Token> {
         END_OF_TURN.into_iter().find_map(|written| self.token(written))
     }
+}
+
+/// Calls the tokenizer library; its errors and panics are the file's fault.
+fn guarded<T>(file: &str, call: impl FnOnce() -> std::result::Result<T, tokenizers::Error>) -> Result<T> {
+    let reason = match catch(call) {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => format!("the tokenizer library fails on it ({})", panic.replace('\n', " ")),
+    };
+    Err(Error::Tokenizer { file: file.to_string(), reason })
 }
 
 /// Parses a JSON file.

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, ErrorKind, Value, context};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use minijinja::{ErrorKind, Value, context};
 
+use super::bounds::Bounds;
 use super::calendar::strftime_now;
 use super::codec::parse;
-use super::json::to_json;
 use crate::checkpoint::Files;
 use crate::{Error, Result};
 
@@ -29,7 +27,7 @@ impl Template {
     pub(super) fn load(files: &Files, config: &serde_json::Value) -> Result<Option<Self>> {
         let (file, source) = match files.read(SEPARATE)? {
             Some(source) => (SEPARATE, String::from_utf8_lossy(&source).into_owned()),
-            None => match in_config(config) {
+            None => match in_config(files, config)? {
                 Some(source) => (CONFIG, source),
                 None => return Ok(None),
             },
@@ -44,40 +42,42 @@ impl Template {
 
     /// The text of a chat, up to where the answer begins.
     pub(super) fn render(&self, messages: &[(&str, &str)]) -> Result<String> {
-        let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
-        environment.set_unknown_method_callback(unknown_method_callback);
-        environment.add_filter("tojson", to_json);
-        environment.add_function("strftime_now", strftime_now);
-        environment.add_function(
-            "raise_exception",
-            |message: String| -> std::result::Result<Value, minijinja::Error> {
-                Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-            },
-        );
         let message = |&(role, content): &(&str, &str)| context! { role => role, content => content };
         let mut variables = self.specials.clone();
         variables.insert("messages".to_string(), messages.iter().map(message).collect());
         variables.insert("add_generation_prompt".to_string(), Value::from(true));
-        let rendered = environment.render_str(&self.source, Value::from(variables));
-        rendered.map_err(|error| {
-            let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
-            let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
-            Error::Template { file: self.file.clone(), reason: reason + &line }
-        })
+        let written = messages.iter().map(|(role, content)| role.len() + content.len()).sum();
+        let rendered =
+            Bounds::of(messages.len(), written).render(&self.source, Value::from(variables), |environment| {
+                environment.add_function("strftime_now", strftime_now);
+                environment.add_function("raise_exception", raise_exception);
+            });
+        rendered.map_err(|reason| Error::Template { file: self.file.clone(), reason })
     }
 }
 
+/// Ends the rendering with a template's own words.
+fn raise_exception(message: String) -> std::result::Result<Value, minijinja::Error> {
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+}
+
 /// The configuration has one template, or several with names.
-fn in_config(config: &serde_json::Value) -> Option<String> {
-    match config.get("chat_template")? {
-        serde_json::Value::String(template) => Some(template.clone()),
-        serde_json::Value::Array(templates) => {
+fn in_config(files: &Files, config: &serde_json::Value) -> Result<Option<String>> {
+    use serde_json::Value as Json;
+    let template = match config.get("chat_template") {
+        Some(Json::Array(templates)) => {
             let default = templates.iter().find(|template| template.get("name").is_some_and(|name| name == "default"));
-            default?.get("template")?.as_str().map(str::to_string)
+            default.map(|template| template.get("template").unwrap_or(&Json::Null))
         }
-        _ => None,
+        other => other.filter(|template| !template.is_null()),
+    };
+    match template {
+        None => Ok(None),
+        Some(Json::String(template)) => Ok(Some(template.clone())),
+        Some(_) => {
+            let reason = "chat_template must be a string, or a list of templates with names".to_string();
+            Err(Error::Template { file: files.label(CONFIG), reason })
+        }
     }
 }
 

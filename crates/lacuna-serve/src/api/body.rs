@@ -1,4 +1,4 @@
-//! What a client sends, checked and brought into one form.
+//! Request bodies, checked and brought into one form.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{ApiError, fields};
+use super::{ApiError, fields, neutral, words};
 use crate::service::Service;
 
-/// How long a body may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(30);
+/// The time that a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 256;
 
@@ -34,10 +34,10 @@ impl FromRequest<Arc<Service>> for Payload {
         if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
             return Err(ApiError::wrong_type());
         }
-        let body = tokio::time::timeout(ARRIVAL, Bytes::from_request(request, service));
+        let body = tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, service));
         let body = body.await.map_err(|_| ApiError::slow_body())?;
         let body = body.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(service.config.limits.body_bytes),
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(service.body_bytes),
             _ => ApiError::bad(format!("the body cannot be read: {}", rejection.body_text())),
         })?;
         match serde_json::from_slice(&body) {
@@ -52,17 +52,12 @@ impl FromRequest<Arc<Service>> for Payload {
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let inner = error.into_inner().to_string();
-        // The fields that are not typed one by one are missing from the list that the message would go on with.
-        let inner = match inner.split_once(", expected") {
-            Some((unknown, _)) if unknown.starts_with("unknown field") => {
-                format!("{unknown}; /openapi.json lists those that there are")
-            }
-            _ => inner,
-        };
-        match path.as_str() {
-            "." => ApiError::bad(inner),
-            _ => ApiError::bad(format!("{path}: {inner}")).at(path),
+        let why = words::plain(&error.into_inner().to_string());
+        match (path.as_str(), why.strip_prefix("it is ")) {
+            (".", _) => ApiError::bad(why),
+            (_, None) if why.starts_with("there is no field") => ApiError::bad(why).at(path),
+            (_, Some(found)) => ApiError::bad(format!("{path} is {found}")).at(path),
+            (_, None) => ApiError::bad(format!("{path}: {why}")).at(path),
         }
     })
 }
@@ -157,7 +152,7 @@ pub(crate) enum Stop {
     Several(Vec<String>),
 }
 
-/// How to stream.
+/// Options of a stream.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamOptions {
@@ -196,7 +191,7 @@ pub(crate) enum Role {
     Assistant,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged, expecting = "a message's content is a text or a list of text parts; this server takes nothing else")]
 pub(crate) enum Content {
@@ -222,12 +217,14 @@ enum TextType {
     Text,
 }
 
-/// What a request comes to, whatever its shape was.
+/// A request of either shape.
 pub(crate) struct Ask {
     pub(crate) model: Option<String>,
     pub(crate) given: Given,
     pub(crate) goal: Goal,
     pub(crate) request: Request,
+    /// The bound on the text's tokens.
+    pub(crate) max_tokens: Option<usize>,
     /// How many texts for each prompt.
     pub(crate) n: usize,
     pub(crate) stops: Vec<String>,
@@ -238,7 +235,7 @@ pub(crate) struct Ask {
     pub(crate) allow_eos: bool,
 }
 
-/// What stands before the text.
+/// The prompt of a request.
 pub(crate) enum Given {
     Prompt(Prompt),
     Chat(Vec<(&'static str, String)>),
@@ -246,7 +243,7 @@ pub(crate) enum Given {
 }
 
 impl Given {
-    /// How many prompts there are.
+    /// The number of prompts.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Prompt(Prompt::Texts(texts)) => texts.len(),
@@ -256,18 +253,21 @@ impl Given {
     }
 }
 
-/// What is to be written.
+/// The text to write.
 pub(crate) enum Goal {
     Answer,
-    /// What lies between the prompt and this.
+    /// The text between the prompt and this.
     Middle(String),
     /// A text with gaps.
     Gaps(String),
+    /// An answer that is decided in part: the tokens behind the prompt, with masks.
+    Canvas(Vec<Token>),
 }
 
 impl Ask {
     /// Reads the body of `/v1/completions`.
     pub(crate) fn completion(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        neutral::take(&mut body)?;
         let request = fields::take(&mut body)?;
         let body: CompletionBody = typed(Value::Object(body))?;
         let n = body.n.unwrap_or(1);
@@ -297,7 +297,8 @@ impl Ask {
             model: body.model,
             given,
             goal,
-            request: with_limit(request, &[("max_tokens", body.max_tokens)])?,
+            request,
+            max_tokens: most_tokens(&[("max_tokens", body.max_tokens)])?,
             n,
             stops: stops(body.stop)?,
             echo: body.echo.unwrap_or(false),
@@ -311,6 +312,7 @@ impl Ask {
 
     /// Reads the body of `/v1/chat/completions`.
     pub(crate) fn chat(mut body: Map<String, Value>) -> Result<Self, ApiError> {
+        neutral::take(&mut body)?;
         let request = fields::take(&mut body)?;
         let body: ChatBody = typed(Value::Object(body))?;
         if body.messages.is_empty() {
@@ -321,7 +323,8 @@ impl Ask {
             model: body.model,
             given: Given::Chat(body.messages.into_iter().map(Message::pair).collect()),
             goal: body.text.map_or(Goal::Answer, Goal::Gaps),
-            request: with_limit(request, &lengths)?,
+            request,
+            max_tokens: most_tokens(&lengths)?,
             n: body.n.unwrap_or(1),
             stops: stops(body.stop)?,
             echo: false,
@@ -348,7 +351,8 @@ impl Ask {
 }
 
 impl Message {
-    fn pair(self) -> (&'static str, String) {
+    /// Who speaks, as templates call it, and what is said.
+    pub(crate) fn pair(self) -> (&'static str, String) {
         let role = match self.role {
             Role::System | Role::Developer => "system",
             Role::User => "user",
@@ -362,19 +366,19 @@ impl Message {
     }
 }
 
-/// The request with its upper bound on tokens, which goes by several names.
-fn with_limit(mut request: Request, named: &[(&str, Option<usize>)]) -> Result<Request, ApiError> {
-    for (name, limit) in named {
-        let Some(limit) = *limit else { continue };
-        if limit == 0 {
+/// The bound on a text's tokens, which goes by several names.
+fn most_tokens(named: &[(&str, Option<usize>)]) -> Result<Option<usize>, ApiError> {
+    let mut most = None;
+    for (name, length) in named {
+        let Some(length) = *length else { continue };
+        if length == 0 {
             return Err(ApiError::bad(format!("{name} is 0, but it must be 1 or more")).at(*name));
         }
-        if request.integer("max_tokens").is_some_and(|other| other != limit) {
-            return Err(ApiError::bad(format!("{name} contradicts another field for the same limit")).at(*name));
+        if most.replace(length).is_some_and(|other| other != length) {
+            return Err(ApiError::bad(format!("{name} contradicts another field for the same length")).at(*name));
         }
-        request = request.with("max_tokens", limit)?;
     }
-    Ok(request)
+    Ok(most)
 }
 
 fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {

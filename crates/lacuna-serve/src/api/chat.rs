@@ -13,6 +13,7 @@ use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
 use crate::service::Service;
 use crate::transcript::{Finish, Scored};
+use crate::watch::Watch;
 
 /// An answer.
 #[derive(Serialize, ToSchema)]
@@ -37,7 +38,7 @@ pub(crate) struct ChatChoice {
     finish_reason: Option<Finish>,
 }
 
-/// What the model says.
+/// The model's message.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Answer {
     #[schema(pattern = "^assistant$")]
@@ -48,7 +49,7 @@ pub(crate) struct Answer {
     refusal: Option<()>,
 }
 
-/// How probable the tokens were when they were decided.
+/// Log probabilities of the tokens in the steps that decided them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChatLogprobs {
     content: Vec<ChatLogprob>,
@@ -59,9 +60,8 @@ pub(crate) struct ChatLogprobs {
 pub(crate) struct ChatLogprob {
     token: String,
     logprob: f64,
-    /// Always null.
-    #[schema(value_type = Option<Vec<u8>>, required)]
-    bytes: Option<()>,
+    /// The token's bytes: a character may be spread over several tokens.
+    bytes: Vec<u8>,
     /// Always empty: alternatives are not kept.
     #[schema(value_type = Vec<f64>, max_items = 0)]
     top_logprobs: [(); 0],
@@ -81,7 +81,7 @@ pub(crate) struct ChatChunk {
     usage: Option<Option<Usage>>,
 }
 
-/// What is new in one of the answers.
+/// An addition to one of the answers.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ChatDelta {
     index: usize,
@@ -102,8 +102,12 @@ pub(crate) struct Delta {
 
 impl ChatLogprobs {
     fn of(scored: Vec<Scored>) -> Option<Self> {
-        let token =
-            |scored: Scored| ChatLogprob { token: scored.text, logprob: scored.logprob, bytes: None, top_logprobs: [] };
+        let token = |scored: Scored| ChatLogprob {
+            token: scored.text,
+            logprob: scored.logprob,
+            bytes: scored.bytes,
+            top_logprobs: [],
+        };
         (!scored.is_empty()).then(|| Self { content: scored.into_iter().map(token).collect() })
     }
 }
@@ -117,7 +121,7 @@ impl ChatLogprobs {
     )))
 )]
 pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Payload) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, false, "chatcmpl").await?;
+    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, Watch::default(), "chatcmpl").await?;
     if ask.stream {
         return Ok(exchange.stream(chunk));
     }

@@ -13,6 +13,7 @@ use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
 use crate::service::Service;
 use crate::transcript::{Finish, News, Scored};
+use crate::watch::Watch;
 
 /// A text, or a part of one.
 #[derive(Serialize, ToSchema)]
@@ -39,7 +40,7 @@ pub(crate) struct CompletionChoice {
     finish_reason: Option<Finish>,
 }
 
-/// How probable the tokens were when they were decided.
+/// Log probabilities of the tokens in the steps that decided them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct CompletionLogprobs {
     tokens: Vec<String>,
@@ -47,7 +48,7 @@ pub(crate) struct CompletionLogprobs {
     /// Alternatives are not kept.
     #[schema(value_type = Option<Vec<f64>>, required)]
     top_logprobs: Option<()>,
-    /// Where each token begins in the text, in characters.
+    /// Each token's start in the text, in characters.
     text_offset: Vec<usize>,
 }
 
@@ -82,7 +83,7 @@ pub(crate) async fn completions(
     State(service): State<Arc<Service>>,
     Payload(body): Payload,
 ) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, false, "cmpl").await?;
+    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, Watch::default(), "cmpl").await?;
     if ask.stream {
         return Ok(exchange.stream(chunk));
     }

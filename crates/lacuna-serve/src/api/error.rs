@@ -7,9 +7,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::keys::Exceeded;
 use crate::scheduler::{Failure, Refusal};
 
-/// Why a request is not answered.
+/// The reason for not answering a request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -17,6 +18,8 @@ pub(crate) struct ApiError {
     code: Option<&'static str>,
     param: Option<String>,
     message: String,
+    /// After how many seconds the same may be possible.
+    retry_after: Option<u64>,
 }
 
 /// An error, as it is sent.
@@ -25,10 +28,10 @@ pub(crate) struct ErrorBody {
     pub(crate) error: ErrorObject,
 }
 
-/// What is wrong.
+/// The error itself.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErrorObject {
-    /// What, where, and what to do.
+    /// One sentence: the mistake, its place, and the remedy.
     message: String,
     /// The kind of error.
     #[serde(rename = "type")]
@@ -43,7 +46,7 @@ pub(crate) struct ErrorObject {
 
 impl ApiError {
     fn new(status: StatusCode, kind: &'static str, code: Option<&'static str>, message: impl Into<String>) -> Self {
-        Self { status, kind, code, param: None, message: message.into() }
+        Self { status, kind, code, param: None, message: message.into(), retry_after: None }
     }
 
     fn invalid(status: StatusCode, code: Option<&'static str>, message: impl Into<String>) -> Self {
@@ -64,6 +67,23 @@ impl ApiError {
     pub(crate) fn unauthorized() -> Self {
         let message = "the API key is missing or wrong: send it as 'Authorization: Bearer KEY'";
         Self::invalid(StatusCode::UNAUTHORIZED, Some("invalid_api_key"), message)
+    }
+
+    pub(crate) fn foreign_host() -> Self {
+        let message = "the Host header does not name this machine: a server without API keys that listens on a loopback \
+                       address answers only to localhost, to loopback addresses and to names that its operator allows";
+        Self::invalid(StatusCode::FORBIDDEN, Some("foreign_host"), message)
+    }
+
+    /// More than the model's context can hold, however it is tokenized.
+    pub(crate) fn too_long(what: &str, length: usize, unit: &str, context: usize) -> Self {
+        let message = format!("{what} has {length} {unit}, more than the model's context of {context} tokens can hold");
+        Self::invalid(StatusCode::BAD_REQUEST, Some("context_length_exceeded"), message)
+    }
+
+    fn rate_limited(code: &'static str, message: impl Into<String>, retry_after: u64) -> Self {
+        let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some(code), message);
+        Self { retry_after: Some(retry_after), ..error }
     }
 
     pub(crate) fn no_model(asked: &str, served: &str) -> Self {
@@ -97,12 +117,14 @@ impl ApiError {
 
     pub(crate) fn shutting_down() -> Self {
         let message = "the server is shutting down: ask again, or another one";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", Some("shutting_down"), message)
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", Some("shutting_down"), message);
+        Self { retry_after: Some(1), ..error }
     }
 
     pub(crate) fn unsound() -> Self {
         let message = "the model fails at every step: see the server's log";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", Some("model_failing"), message)
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", Some("model_failing"), message);
+        Self { retry_after: Some(1), ..error }
     }
 
     pub(crate) fn timed_out(seconds: u64) -> Self {
@@ -114,7 +136,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", Some("internal_error"), message)
     }
 
-    /// What is sent.
+    /// The body to send.
     pub(crate) fn body(self) -> ErrorBody {
         let Self { kind, code, param, message, .. } = self;
         ErrorBody { error: ErrorObject { message, kind, param, code } }
@@ -122,7 +144,7 @@ impl ApiError {
 }
 
 impl From<lacuna::Error> for ApiError {
-    /// What the core refuses is the request's fault.
+    /// Refusals of the core are the request's fault.
     fn from(error: lacuna::Error) -> Self {
         use lacuna::Error::{NotFinite, TooLong};
         let mut bad = Self::bad(error.to_string());
@@ -156,25 +178,31 @@ impl From<Failure> for ApiError {
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Full => {
-                let message = "the queue is full: ask again a little later";
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some("queue_full"), message)
+            Refusal::Full { retry_after } => {
+                let message = format!("the queue is full: ask again in {retry_after} s");
+                Self::rate_limited("queue_full", message, retry_after)
             }
             Refusal::Stopped => Self::internal("decoding has stopped: see the server's log"),
         }
     }
 }
 
+impl From<Exceeded> for ApiError {
+    fn from(Exceeded { message, retry_after }: Exceeded) -> Self {
+        Self::rate_limited("rate_limit_exceeded", message, retry_after)
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let status = self.status;
+        let (status, retry_after) = (self.status, self.retry_after);
         let mut response = (status, Json(self.body())).into_response();
-        let header = match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => (RETRY_AFTER, "1"),
-            StatusCode::UNAUTHORIZED => (WWW_AUTHENTICATE, "Bearer"),
-            _ => return response,
-        };
-        response.headers_mut().insert(header.0, HeaderValue::from_static(header.1));
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }

@@ -15,13 +15,14 @@ use utoipa::ToSchema;
 
 use super::ApiError;
 use super::body::Ask;
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, check_size, prepare};
 use crate::scheduler::{Progress, Ticket, Update};
 use crate::service::{Service, Work, now};
 use crate::transcript::{News, Transcript};
+use crate::watch::Watch;
 
 /// Silent connections are closed by what lies between; a comment now and then keeps them.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A request that is being answered.
 pub(crate) struct Exchange {
@@ -30,17 +31,20 @@ pub(crate) struct Exchange {
     service: Arc<Service>,
     work: Work,
     ticket: Ticket,
+    strategy: String,
     usage: Usage,
-    /// How many of the texts have not ended.
+    /// Tokens decided so far, those of texts that have not ended included.
+    decided: usize,
+    /// The number of texts that have not ended.
     open: usize,
-    /// What each text begins with.
+    /// The start of each text.
     echoes: Vec<Option<String>>,
     /// Which texts have not been told anything of.
     silent: Vec<bool>,
     include_usage: bool,
 }
 
-/// What every part of an answer says.
+/// The part that all pieces of an answer share.
 #[derive(Clone)]
 pub(crate) struct Head {
     pub(crate) id: String,
@@ -51,12 +55,12 @@ pub(crate) struct Head {
 /// Something new in one of the texts.
 pub(crate) struct Piece {
     pub(crate) index: usize,
-    /// Whether it is the first that the client gets to see of this text.
+    /// True for the first piece of this text that the client sees.
     pub(crate) first: bool,
     pub(crate) news: News,
 }
 
-/// How much was read, written and computed.
+/// Tokens read and written, and the computation they took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Usage {
     /// Tokens that were given: prompts, suffixes, texts around gaps.
@@ -68,7 +72,7 @@ pub(crate) struct Usage {
     pub(crate) lacuna: Computed,
 }
 
-/// What it took.
+/// The computation that an answer took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Computed {
     /// Forward passes (function evaluations), each counted for the run that took part in it.
@@ -90,14 +94,16 @@ impl Exchange {
         kind: &str,
         include_usage: bool,
     ) -> Result<Self, ApiError> {
-        let Prepared { runs, transcripts, echoes, prompt_tokens, .. } = prepared;
-        let ticket = service.scheduler.submit(runs)?;
+        let Prepared { plan, runs, transcripts, echoes, prompt_tokens } = prepared;
+        let ticket = service.scheduler.submit(runs, &work.context.id)?;
         Ok(Self {
             head: Head { id: service.name(kind), created: now(), model: service.config.model_name.clone() },
             open: transcripts.len(),
             transcripts,
             work,
             ticket,
+            strategy: plan.strategy.name,
+            decided: 0,
             usage: Usage { prompt_tokens, ..Usage::default() },
             silent: vec![true; echoes.len()],
             echoes,
@@ -138,15 +144,18 @@ impl Exchange {
             self.service.metrics.first_token_seconds.add(self.work.begun.elapsed().as_secs_f64());
             news.text.insert_str(0, self.echoes[index].as_deref().unwrap_or_default());
         }
+        self.decided += progress.delta.committed.len();
         let computed = &mut self.usage.lacuna;
         computed.steps += 1;
         computed.seconds = computed.seconds.max(progress.seconds);
-        if news.finish.is_some() {
+        if let Some(finish) = news.finish {
             self.open -= 1;
             self.ticket.cancel(index);
             computed.nfe += progress.nfe;
             computed.rows_read += progress.rows_read;
-            self.usage.completion_tokens += self.transcripts[index].completion_tokens();
+            let written = self.transcripts[index].completion_tokens();
+            self.usage.completion_tokens += written;
+            self.service.metrics.ended(&self.strategy, finish, written, progress.nfe);
         }
         if self.open == 0 {
             self.usage.total_tokens = self.usage.prompt_tokens + self.usage.completion_tokens;
@@ -163,7 +172,11 @@ impl Exchange {
         service.metrics.completion_tokens.add(usage.completion_tokens);
         service.metrics.tokens_per_second.add(usage.completion_tokens as f64 / seconds.max(f64::MIN_POSITIVE));
         tracing::info!(
+            request_id = &*work.context.id,
+            trace_id = work.context.trace_id(),
+            key = work.context.key_name(),
             id = self.head.id,
+            strategy = self.strategy,
             texts = self.transcripts.len(),
             prompt_tokens = usage.prompt_tokens,
             completion_tokens = usage.completion_tokens,
@@ -174,7 +187,7 @@ impl Exchange {
         );
     }
 
-    /// What it all took, once it is done.
+    /// The usage, complete once all texts have ended.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.clone()
     }
@@ -232,6 +245,14 @@ impl Exchange {
     }
 }
 
+impl Drop for Exchange {
+    /// Counts what was read and written against the limits of the key; of texts that have not ended, what was decided.
+    fn drop(&mut self) {
+        let written = if self.open == 0 { self.usage.completion_tokens } else { self.decided };
+        self.work.charge(self.usage.prompt_tokens + written);
+    }
+}
+
 /// Writes a piece of a stream, or with none its usage. The usage is left out, null, or there.
 pub(crate) type Chunk<C> = fn(&Head, Option<Piece>, Option<Option<Usage>>) -> C;
 
@@ -247,7 +268,7 @@ pub(crate) fn named(name: &str, value: &impl Serialize) -> Event {
 
 /// Sends events as they come.
 pub(crate) fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
-    let alive = KeepAlive::new().interval(SIGN_OF_LIFE);
+    let alive = KeepAlive::new().interval(KEEP_ALIVE);
     // Proxies that buffer would hold the text back.
     ([("x-accel-buffering", "no")], Sse::new(events).keep_alive(alive)).into_response()
 }
@@ -256,16 +277,17 @@ pub(crate) fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Se
 pub(crate) async fn take_on(
     service: Arc<Service>,
     ask: Ask,
-    watched: bool,
+    watch: Watch,
     kind: &str,
 ) -> Result<(Ask, Exchange, Plan), ApiError> {
     let work = service.take_on()?;
+    let bytes = check_size(&service, &ask.given, Some(&ask.goal))?;
     let shared = service.clone();
-    let prepared = tokio::task::spawn_blocking(move || {
-        let prepared = prepare(&shared, &ask, watched);
-        prepared.map(|prepared| (ask, prepared))
+    let prepared = service.prepare(work.begun, bytes, move || {
+        let prepared = prepare(&shared, &ask, watch)?;
+        Ok((ask, prepared))
     });
-    let (ask, prepared) = prepared.await.map_err(|_| ApiError::internal("the request could not be prepared"))??;
+    let (ask, prepared) = prepared.await?;
     let plan = prepared.plan.clone();
     let exchange = Exchange::begin(service, work, prepared, kind, ask.include_usage)?;
     Ok((ask, exchange, plan))

@@ -1,7 +1,7 @@
 //! The fields of a request's body that are not typed one by one: the parameters of the catalogue, what OpenAI's clients send without
 //! effect here, and what a masked diffusion model cannot do.
 
-use lacuna::catalogue::{Kind, Parameter, Range, parameters, users};
+use lacuna::catalogue::{Kind, Named, Parameter, Range, parameters};
 use lacuna::{Error, LONGEST_STRATEGY};
 use lacuna_models::Request;
 use serde_json::{Map, Value, json};
@@ -54,7 +54,7 @@ pub(crate) fn take(body: &mut Map<String, Value>) -> Result<Request, ApiError> {
         }
     }
     let mut request = Request::default();
-    for parameter in parameters().into_iter().filter(|parameter| !TYPED.contains(&parameter.name)) {
+    for Named { parameter, .. } in untyped() {
         let Some(value) = body.remove(parameter.name) else { continue };
         // Other servers' word for "all tokens".
         let neutral = value.is_null() || (parameter.name == "top_k" && value == json!(-1));
@@ -83,27 +83,24 @@ fn asks_nothing(value: &Value) -> bool {
     }
 }
 
-/// The parameters as fields: one for each name, with its JSON schema.
-pub(crate) fn schemas() -> Vec<(String, Value)> {
-    let mut fields: Vec<(String, Value)> = Vec::new();
-    for parameter in parameters().iter().filter(|parameter| !TYPED.contains(&parameter.name)) {
-        let known = fields.iter_mut().find(|(name, _)| name == parameter.name);
-        match known {
-            // Parts may have their own ranges: what one of them takes is allowed.
-            Some((_, schema)) => {
-                let other = schema_of(parameter);
-                if *schema != other {
-                    *schema = json!({"description": schema["description"], "anyOf": [schema.clone(), other]});
-                }
-            }
-            None => fields.push((parameter.name.into(), schema_of(parameter))),
-        }
-    }
-    fields
+fn untyped() -> impl Iterator<Item = Named> {
+    parameters().into_iter().filter(|known| !TYPED.contains(&known.parameter.name))
+}
+
+/// The parameters as fields, each with its JSON schema. Parts may have their own ranges: what one of them takes is allowed.
+pub(crate) fn schemas() -> impl Iterator<Item = (String, Value)> {
+    untyped().map(|known| {
+        let mut kinds: Vec<Value> = known.kinds().iter().map(schema_of).collect();
+        let mut schema = if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) };
+        let users = known.users();
+        let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
+        schema["description"] = format!("{of}{} (default: {})", known.parameter.about, known.default()).into();
+        (known.parameter.name.into(), schema)
+    })
 }
 
 fn schema_of(parameter: &Parameter) -> Value {
-    let mut schema = match parameter.kind {
+    match parameter.kind {
         Kind::Flag => json!({"type": ["boolean", "null"]}),
         Kind::Integer { least, most } => json!({"type": ["integer", "null"], "minimum": least, "maximum": most}),
         Kind::Limit => json!({"type": ["integer", "null"], "minimum": -1, "not": {"const": 0}}),
@@ -133,11 +130,7 @@ fn schema_of(parameter: &Parameter) -> Value {
         ]}),
         Kind::Text => json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY}),
         Kind::File => json!({"type": ["string", "null"]}),
-    };
-    let users = users(parameter.name);
-    let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
-    schema["description"] = format!("{of}{} (default: {})", parameter.about, parameter.default).into();
-    schema
+    }
 }
 
 impl Refused {

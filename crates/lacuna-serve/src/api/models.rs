@@ -26,6 +26,8 @@ pub(crate) struct ModelObject {
     object: &'static str,
     created: u64,
     owned_by: &'static str,
+    /// The model's context in tokens: what is given and what is written together.
+    max_model_len: usize,
 }
 
 /// List the models
@@ -51,5 +53,11 @@ pub(crate) async fn model(
 }
 
 fn object(service: &Service) -> ModelObject {
-    ModelObject { id: service.config.model_name.clone(), object: "model", created: service.created, owned_by: "lacuna" }
+    ModelObject {
+        id: service.config.model_name.clone(),
+        object: "model",
+        created: service.created,
+        owned_by: "lacuna",
+        max_model_len: service.description.context,
+    }
 }

@@ -6,7 +6,8 @@ use utoipa::OpenApi;
 
 use super::body::{ChatBody, CompletionBody};
 use super::fields::{REFUSED, WITHOUT_EFFECT, schemas};
-use super::{chat, completions, models, operations, steps, strategies};
+use super::neutral::NEUTRAL;
+use super::{chat, completions, models, operations, probe, steps, strategies, tokenize};
 use crate::service::Service;
 
 const EVENTS: &str = "text/event-stream";
@@ -22,11 +23,15 @@ const EVENTS: &str = "text/event-stream";
         chat::chat,
         models::models,
         models::model,
+        probe::probe,
         steps::steps,
         strategies::strategies,
         operations::health,
         operations::ready,
         operations::metrics,
+        operations::version,
+        tokenize::tokenize,
+        tokenize::detokenize,
     ),
     components(schemas(
         super::error::ErrorBody,
@@ -35,13 +40,16 @@ const EVENTS: &str = "text/event-stream";
         chat::ChatChunk,
         steps::StartEvent,
         steps::StepEvent,
+        steps::WatchField,
+        probe::ProbeBody,
     ))
 )]
 struct Description;
 
 /// What any request may get, and what only those with a body may.
-const ERRORS: [(&str, &str); 5] = [
+const ERRORS: [(&str, &str); 6] = [
     ("401", "The API key is missing or wrong"),
+    ("403", "The Host header does not name this machine"),
     ("404", "There is no such model"),
     ("500", "Something broke"),
     ("503", "The server is shutting down, or its model fails"),
@@ -51,7 +59,7 @@ const BODY_ERRORS: [(&str, &str); 5] = [
     ("408", "The body did not arrive in time"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("429", "The queue is full; ask again after Retry-After seconds"),
+    ("429", "The queue is full, or a limit of the key is reached; ask again after Retry-After seconds"),
     ("504", "It took longer than the server allows"),
 ];
 
@@ -64,12 +72,16 @@ pub(crate) fn describe(service: &Service) -> Value {
         complete(&mut schemas[name], service);
         let mut watched = schemas[name].clone();
         watched["properties"]["watch"] =
-            json!({"type": ["boolean", "null"], "description": "Send dependency scores (usually true)"});
+            json!({"oneOf": [{"$ref": "#/components/schemas/WatchField"}, {"type": "null"}]});
+        watched["properties"]["canvas"] = json!({
+            "type": ["array", "null"], "items": {"type": "integer", "minimum": 0},
+            "description": "The tokens behind the prompt, with the mask token for open slots",
+        });
         schemas[format!("Watched{name}")] = watched;
     }
     schemas["DoneEvent"] = json!({
         "type": "object",
-        "description": "What `lacuna generate --format json` prints, with details of each step; `lacuna replay` shows it",
+        "description": "What `lacuna generate --format json` prints; `lacuna replay` shows it",
         "required": ["id", "text", "tokens", "nfe", "rows_read", "steps", "kind", "strategy", "prompt_tokens", "seconds",
             "tokens_per_second", "canvas", "mask_token", "model", "usage", "finish_reason"],
     });
@@ -84,7 +96,7 @@ pub(crate) fn describe(service: &Service) -> Value {
         {"$ref": "#/components/schemas/WatchedCompletionBody"},
         {"$ref": "#/components/schemas/WatchedChatBody"},
     ]});
-    let keyed = !service.config.api_keys.is_empty();
+    let keyed = !service.keys.is_empty();
     for (path, methods) in paths.as_object_mut().into_iter().flatten() {
         for (method, operation) in methods.as_object_mut().into_iter().flatten() {
             let posted = if method == "post" { &BODY_ERRORS[..] } else { &[] };
@@ -94,7 +106,7 @@ pub(crate) fn describe(service: &Service) -> Value {
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
                 });
             }
-            if keyed && path.starts_with("/v1/") {
+            if keyed && (path.starts_with("/v1/") || path.ends_with("tokenize")) {
                 operation["security"] = json!([{"key": []}]);
             }
         }
@@ -132,7 +144,8 @@ fn complete(schema: &mut Value, service: &Service) {
     let decoding = schemas();
     let refused = REFUSED.iter().map(|field| (field.name.to_string(), field.schema()));
     let idle = WITHOUT_EFFECT.iter().map(|name| (name.to_string(), json!({"description": "Has no effect."})));
-    schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).collect();
+    let neutral = NEUTRAL.iter().map(|field| (field.name.to_string(), field.schema()));
+    schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).chain(neutral).collect();
     schema["additionalProperties"] = false.into();
     let properties = &mut schema["properties"];
     properties["model"]["enum"] = json!([service.config.model_name, null]);

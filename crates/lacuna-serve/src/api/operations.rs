@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::ApiError;
 use crate::service::Service;
 
-/// How the server is.
+/// The server's state.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
     #[schema(pattern = "^(ok|ready)$")]
@@ -45,4 +45,16 @@ pub(crate) async fn ready(State(service): State<Arc<Service>>) -> Result<Json<He
 )]
 pub(crate) async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], service.metrics.render())
+}
+
+/// Which program this is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Version {
+    version: &'static str,
+}
+
+/// Tell the program's version
+#[utoipa::path(get, path = "/version", tag = "operations", responses((status = 200, description = "The version", body = Version)))]
+pub(crate) async fn version() -> Json<Version> {
+    Json(Version { version: env!("CARGO_PKG_VERSION") })
 }

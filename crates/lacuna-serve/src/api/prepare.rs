@@ -10,10 +10,11 @@ use super::body::{Ask, Given, Goal, Prompt};
 use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
+use crate::watch::Watch;
 
-/// What a request's runs are, before they are queued.
+/// The runs of a request, before they are queued.
 pub(crate) struct Prepared {
-    /// What they have in common.
+    /// The plan that they share, but for the seed.
     pub(crate) plan: Plan,
     pub(crate) runs: Vec<(Task, Run)>,
     /// One for each run.
@@ -24,18 +25,19 @@ pub(crate) struct Prepared {
 }
 
 /// Makes runs of what was asked.
-pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Prepared, ApiError> {
+pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prepared, ApiError> {
     let served = &service.config.model_name;
     if let Some(asked) = ask.model.as_ref().filter(|asked| *asked != served) {
         return Err(ApiError::no_model(asked, served));
     }
     let limits = &service.config.limits;
     let wanted = ask.given.count().saturating_mul(ask.n);
-    if wanted > limits.runs {
-        let why = format!("{wanted} texts are asked for, but a request may ask for {} at most", limits.runs);
+    let most = limits.runs.min(limits.capacity());
+    if wanted > most {
+        let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
         return Err(ApiError::bad(why).at("n"));
     }
-    let plan = plan(service, ask, watched)?;
+    let plan = plan(service, ask, watch)?;
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
     for prompt in prompts(service, &ask.given)? {
@@ -45,7 +47,8 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
             let most = plan.max_tokens.unwrap_or(0);
-            let task = Task { plan, start: start.clone(), watched, allow_eos: ask.allow_eos };
+            let allow_eos = ask.allow_eos || matches!(ask.goal, Goal::Canvas(_));
+            let task = Task { plan, start: start.clone(), watch, allow_eos };
             let run = task.run(&service.description)?;
             let written = run.canvas().gaps().count().max(most);
             if written > limits.gen_length {
@@ -53,7 +56,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
                 return Err(ApiError::bad(why).at("gen_length"));
             }
             let (ends, open_end) = match ask.goal {
-                Goal::Answer => (service.ends.clone(), Finish::Length),
+                Goal::Answer | Goal::Canvas(_) => (service.ends.clone(), Finish::Length),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
                 Goal::Gaps(_) => (Vec::new(), Finish::Stop),
             };
@@ -67,8 +70,42 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watched: bool) -> Result<Pre
     Ok(prepared)
 }
 
+/// Refuses what is longer than the model's context can hold, by its bytes, before it is tokenized. Returns how many bytes
+/// there are in all.
+pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) -> Result<usize, ApiError> {
+    let context = service.description.context;
+    let text = |name: &'static str, bytes: usize| match bytes > service.prompt_bytes {
+        true => Err(ApiError::too_long(&format!("the {name}"), bytes, "bytes", context).at(name)),
+        false => Ok(bytes),
+    };
+    let list = |tokens: &Vec<Token>| match tokens.len() > context {
+        true => Err(ApiError::too_long("the prompt", tokens.len(), "tokens", context).at("prompt")),
+        false => Ok(tokens.len()),
+    };
+    let given = match given {
+        Given::Nothing => 0,
+        Given::Chat(messages) if messages.len() > context => {
+            return Err(ApiError::too_long("the chat", messages.len(), "messages", context).at("messages"));
+        }
+        Given::Chat(messages) => text("messages", messages.iter().map(|(_, content)| content.len()).sum())?,
+        Given::Prompt(Prompt::Text(prompt)) => text("prompt", prompt.len())?,
+        Given::Prompt(Prompt::Texts(prompts)) => {
+            prompts.iter().map(|prompt| text("prompt", prompt.len())).sum::<Result<usize, _>>()?
+        }
+        Given::Prompt(Prompt::Tokens(tokens)) => list(tokens)?,
+        Given::Prompt(Prompt::Lists(lists)) => lists.iter().map(list).sum::<Result<usize, _>>()?,
+    };
+    let goal = match goal {
+        Some(Goal::Middle(suffix)) => text("suffix", suffix.len())?,
+        Some(Goal::Gaps(gaps)) => text("text", gaps.len())?,
+        Some(Goal::Canvas(tokens)) => list(tokens)?,
+        Some(Goal::Answer) | None => 0,
+    };
+    Ok(given.saturating_add(goal))
+}
+
 /// Every prompt as tokens.
-fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
+pub(crate) fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
     let text = service.text()?;
     Ok(match given {
         Given::Nothing => vec![Vec::new()],
@@ -85,16 +122,16 @@ fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError
     })
 }
 
-/// What the request means for this model.
-fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
-    let request = match (&ask.goal, ask.request.integer("max_tokens")) {
-        // A gap has a length of its own.
-        (Goal::Middle(_), Some(length)) if ask.request.get("gen_length").is_none() => {
-            Request(ask.request.filter(|name| name != "max_tokens")).with("gen_length", length)?
-        }
-        _ => ask.request.clone(),
-    };
-    let mut plan = request.plan(&service.checkpoint)?;
+/// The request with the bound on its text. A gap has an exact length, so that there the bound is its length.
+fn with_length(ask: &Ask) -> Result<Request, ApiError> {
+    let Some(most) = ask.max_tokens else { return Ok(ask.request.clone()) };
+    let exact = matches!(ask.goal, Goal::Middle(_)) && ask.request.get("gen_length").is_none();
+    Ok(ask.request.clone().with(if exact { "gen_length" } else { "max_tokens" }, most)?)
+}
+
+/// The request's plan for this model.
+fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
+    let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
         let named = plan.params.integers(name).map_or(0, |named| named.len());
@@ -102,17 +139,21 @@ fn plan(service: &Service, ask: &Ask, watched: bool) -> Result<Plan, ApiError> {
             return Err(ApiError::bad(format!("{name} names {named}, but the model has {there}")).at(name));
         }
     }
-    if watched && plan.layers().is_empty() {
+    if watch.attention && plan.layers().is_empty() {
         plan.options.watch = PlanContext::of(&service.checkpoint).attention_for(&plan.params);
     }
     Ok(plan)
 }
 
-/// What a run starts from, and the positions whose text is returned.
+/// The start of a run, and the positions whose text is returned.
 fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Result<(Start, Range<usize>), ApiError> {
     let mask = service.description.mask;
     let context = service.description.context;
     let from = prompt.len();
+    if prompt.contains(&mask) {
+        let why = "the prompt has the model's mask token in it: leave it out, or write gaps into the field text";
+        return Err(ApiError::bad(why).at("prompt"));
+    }
     let (canvas, region) = match goal {
         Goal::Answer => return Ok((Start::Prompt(prompt.to_vec()), from..from.saturating_add(plan.gen_length))),
         Goal::Middle(suffix) => {
@@ -123,6 +164,11 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             let suffix = if suffix.is_empty() { Vec::new() } else { service.text()?.encode(suffix)? };
             ([prompt, &gap, &suffix].concat(), from..from + plan.gen_length)
         }
+        Goal::Canvas(tokens) => {
+            let whole = [prompt, tokens].concat();
+            let length = whole.len();
+            (whole, from..length)
+        }
         Goal::Gaps(text) => {
             let body = service.checkpoint.encode_with_gaps(text).map_err(|error| ApiError::from(error).at("text"))?;
             let whole = [prompt, &body].concat();
@@ -130,18 +176,18 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             (whole, from..length)
         }
     };
-    let canvas = Canvas::new(canvas, mask)
-        .map_err(|error| ApiError::bad(format!("{error}: write each gap as {GAP}")).at("text"))?;
-    if prompt.contains(&mask) {
-        return Err(ApiError::bad("the prompt has the mask token in it: gaps belong into text").at("prompt"));
-    }
+    let (how, field) = match goal {
+        Goal::Canvas(_) => (format!("write each open slot as the mask token, {mask}"), "canvas"),
+        _ => (format!("write each gap as {GAP}"), "text"),
+    };
+    let canvas = Canvas::new(canvas, mask).map_err(|error| ApiError::bad(format!("{error}: {how}")).at(field))?;
     Ok((Start::Gaps(canvas), region))
 }
 
-/// Whether a goal is an answer or a text with gaps.
+/// The kind of a goal: an answer, or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
-        Goal::Answer => Kind::Answer,
+        Goal::Answer | Goal::Canvas(_) => Kind::Answer,
         Goal::Middle(_) | Goal::Gaps(_) => Kind::Fill,
     }
 }

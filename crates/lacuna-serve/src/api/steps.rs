@@ -1,23 +1,56 @@
 //! `/v1/steps`: every step of a canvas as it happens.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use lacuna::{Canvas, Token, Trace};
-use lacuna_models::{Detail, Ended, Kind, Plan, Record, Specials, Text};
-use serde::Serialize;
-use serde_json::Value;
+use lacuna::{Canvas, Delta, Token, Trace};
+use lacuna_models::{Detail, Ended, Kind, Plan, Record, Text};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Ask, Payload};
+use super::body::{Ask, Goal, Payload, typed};
 use super::exchange::{Exchange, Usage, named, respond, take_on};
 use super::prepare::kind_of;
+use super::spell::{UNFINISHED, spell, spell_all};
 use crate::scheduler::Progress;
 use crate::service::Service;
 use crate::transcript::Finish;
+use crate::watch::{Slot, Watch};
+
+/// What to send with every step: all or nothing of the attention, or each by its name.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "watch is true, false, or an object with the booleans attention and beliefs")]
+pub(crate) enum WatchField {
+    /// Dependency scores, or nothing.
+    All(bool),
+    /// Each by its name.
+    Named(WatchNamed),
+}
+
+/// What to send with every step.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WatchNamed {
+    /// The dependency score of every open slot; true if not given.
+    attention: Option<bool>,
+    /// The model's belief at every open slot: it reads every row, which a strategy may not need.
+    #[serde(default)]
+    beliefs: bool,
+}
+
+impl From<WatchField> for Watch {
+    fn from(field: WatchField) -> Self {
+        match field {
+            WatchField::All(attention) => Self { attention, beliefs: false },
+            WatchField::Named(named) => Self { attention: named.attention.unwrap_or(true), beliefs: named.beliefs },
+        }
+    }
+}
 
 /// The first event.
 #[derive(Serialize, ToSchema)]
@@ -35,14 +68,15 @@ pub(crate) struct StartEvent {
     mask_token: Token,
     #[schema(required)]
     block_length: Option<usize>,
-    canvas: Vec<Place>,
+    canvas: Vec<Cell>,
 }
 
 /// A position of the canvas before the first step.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Place {
+pub(crate) struct Cell {
     token: Token,
-    /// How the token is written; nothing for a mask.
+    /// The text it adds; nothing for a mask, and for a token that holds only a part of a character: the token that completes
+    /// it has the whole.
     text: String,
     gap: bool,
 }
@@ -57,16 +91,24 @@ pub(crate) struct StepEvent {
     nfe: usize,
     /// Since the run was begun.
     seconds: f64,
+    /// Seconds of computing that were this run's own: of each step its share of the positions.
+    computed: f64,
     #[schema(value_type = Vec<Object>)]
     committed: Vec<Detail>,
     remasked: Vec<usize>,
     /// The position and dependency score of everything that was masked before the step, the mean over the watched layers.
     dependency: Vec<(usize, f32)>,
+    /// The belief at every slot that was open before the step, if that is watched: position, most probable token, its
+    /// probability, the second token's probability, entropy in nats.
+    beliefs: Vec<(usize, Token, f64, f64, f64)>,
+    /// How the tokens of `beliefs` are written, each the first time it is named.
+    texts: BTreeMap<Token, String>,
     /// How many positions from the start are decided for good.
     settled: usize,
 }
 
-/// The last event: the record that `lacuna replay` reads, and what OpenAI's answers say.
+/// The last event: the record that `lacuna replay` reads, with what each step changed and no more, and what OpenAI's answers
+/// say.
 #[derive(Serialize)]
 struct DoneEvent {
     #[serde(flatten)]
@@ -80,21 +122,25 @@ struct DoneEvent {
 #[utoipa::path(
     post, path = "/v1/steps", tag = "lacuna",
     request_body(content = super::body::CompletionBody, description =
-        "A completion's or a chat's body for one text; watch: false leaves the dependency scores out"),
+        "A completion's or a chat's body for one text. watch says what comes with every step. canvas, the tokens behind a \
+         prompt that is given as tokens, with the mask token for open slots, goes on from a text that is decided in part"),
     responses((status = 200, content_type = "text/event-stream", body = String, description =
         "Events: start (StartEvent), step (StepEvent, one for each step), done (what `lacuna generate --format json` \
-         prints, with details), or error (ErrorBody)"))
+         prints), or error (ErrorBody)"))
 )]
 pub(crate) async fn steps(
     State(service): State<Arc<Service>>,
     Payload(mut body): Payload,
 ) -> Result<Response, ApiError> {
-    let watch = match body.remove("watch") {
-        None | Some(Value::Null) => true,
-        Some(Value::Bool(watch)) => watch,
-        Some(_) => return Err(ApiError::bad("watch is true or false").at("watch")),
-    };
-    let ask = if body.contains_key("messages") { Ask::chat(body)? } else { Ask::completion(body)? };
+    let watch = take::<WatchField>(&mut body, "watch")?.map_or(Watch { attention: true, beliefs: false }, Watch::from);
+    let canvas = take::<Vec<Token>>(&mut body, "canvas")?;
+    let mut ask = if body.contains_key("messages") { Ask::chat(body)? } else { Ask::completion(body)? };
+    if let Some(canvas) = canvas {
+        if !matches!(ask.goal, Goal::Answer) {
+            return Err(ApiError::bad("canvas goes on from a prompt, not with a text or suffix").at("canvas"));
+        }
+        ask.goal = Goal::Canvas(canvas);
+    }
     if ask.echo || ask.logprobs {
         return Err(ApiError::bad("echo and logprobs are for completions: every step tells probabilities anyway"));
     }
@@ -102,7 +148,7 @@ pub(crate) async fn steps(
         return Err(ApiError::bad("the steps of one text can be watched, not of several").at("n"));
     }
     let (ask, exchange, plan) = take_on(service.clone(), ask, watch, "steps").await?;
-    let mut watcher = Watcher::new(service, &exchange, plan, kind_of(&ask.goal), watch);
+    let mut watcher = Follower::new(service, &exchange, plan, kind_of(&ask.goal));
     let mut start = Some(watcher.start(&exchange)?);
     let events = exchange.events(move |exchange, step, events| {
         events.extend(start.take());
@@ -116,22 +162,35 @@ pub(crate) async fn steps(
     Ok(respond(events))
 }
 
-/// Keeps what the last event will say.
-struct Watcher {
+/// Takes a field of this endpoint's own out of a body.
+fn take<T: serde::de::DeserializeOwned>(
+    body: &mut Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<T>, ApiError> {
+    match body.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => typed(value).map(Some).map_err(|error| error.at(name)),
+    }
+}
+
+/// Follows a run and keeps what the last event will say.
+struct Follower {
     service: Arc<Service>,
     plan: Plan,
     kind: Kind,
     from: usize,
-    watch: bool,
     trace: Trace,
     canvas: Canvas,
-    steps: Vec<StepEvent>,
+    /// Tokens whose text was sent.
+    spelled: HashSet<Token>,
+    nfe: usize,
+    seconds: f64,
     rows_read: usize,
     finish: Finish,
 }
 
-impl Watcher {
-    fn new(service: Arc<Service>, exchange: &Exchange, plan: Plan, kind: Kind, watch: bool) -> Self {
+impl Follower {
+    fn new(service: Arc<Service>, exchange: &Exchange, plan: Plan, kind: Kind) -> Self {
         let transcript = &exchange.transcripts[0];
         let canvas = transcript.canvas().clone();
         Self {
@@ -139,22 +198,20 @@ impl Watcher {
             plan,
             kind,
             from: transcript.from(),
-            watch,
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             canvas,
-            steps: Vec::new(),
+            spelled: HashSet::new(),
+            nfe: 0,
+            seconds: 0.0,
             rows_read: 0,
             finish: Finish::Length,
         }
     }
 
     fn start(&self, exchange: &Exchange) -> Result<Event, ApiError> {
-        let text = self.service.text()?;
-        let place = |(position, &token): (usize, &Token)| {
-            let gap = self.canvas.is_gap(position);
-            Ok(Place { token, text: if gap { String::new() } else { written(token, text)? }, gap })
-        };
-        let canvas = self.canvas.tokens().iter().enumerate().map(place).collect::<Result<_, ApiError>>()?;
+        let tokens = self.canvas.tokens();
+        let texts = spell_all(tokens, |position| self.canvas.is_gap(position), self.service.text()?)?;
+        let cell = |((position, &token), text)| Cell { token, text, gap: self.canvas.is_gap(position) };
         let watched = self.plan.options.watch.iter().map(|source| source.layer);
         let layers = self.plan.layers().into_iter().chain(watched).collect();
         let event = StartEvent {
@@ -166,66 +223,111 @@ impl Watcher {
             prompt_tokens: self.from,
             mask_token: self.canvas.mask(),
             block_length: self.plan.params.integer("block_length"),
-            canvas,
+            canvas: tokens.iter().enumerate().zip(texts).map(cell).collect(),
         };
         Ok(named("start", &event))
     }
 
     fn step(&mut self, progress: Progress, finish: Option<Finish>) -> Result<Event, ApiError> {
-        let text = self.service.text()?;
-        let Progress { delta, seen, settled, nfe, rows_read, seconds, .. } = progress;
+        let Progress { delta, seen, slots, settled, nfe, rows_read, seconds, computed, .. } = progress;
         let sources = seen.unwrap_or_default().dependency;
         let mean = |position: usize| sources.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
         let masked = self.canvas.masked().filter(|_| !sources.is_empty());
-        let committed = delta
-            .committed
-            .iter()
-            .chain(&delta.edited)
-            .map(|commit| Ok(Detail::of(commit, written(commit.token, text)?)));
+        let dependency = masked.map(|position| (position, mean(position))).collect();
+        delta.apply(&mut self.canvas);
+        let service = self.service.clone();
+        let text = service.text()?;
         let event = StepEvent {
-            step: self.steps.len(),
+            step: self.trace.deltas.len(),
             block: delta.block,
             nfe,
             seconds,
-            committed: committed.collect::<Result<_, ApiError>>()?,
+            computed,
+            committed: self.committed(&delta, text)?,
             remasked: delta.reopened.clone(),
-            dependency: masked.map(|position| (position, mean(position))).collect(),
+            dependency,
+            texts: self.texts(&slots, text)?,
+            beliefs: slots.iter().map(belief).collect(),
             settled,
         };
-        delta.apply(&mut self.canvas);
         self.trace.deltas.push(delta);
-        self.rows_read = rows_read;
+        (self.nfe, self.rows_read, self.seconds) = (nfe, rows_read, seconds);
         self.finish = finish.unwrap_or(self.finish);
-        let sent = named("step", &event);
-        self.steps.push(event);
-        Ok(sent)
+        Ok(named("step", &event))
+    }
+
+    /// The step's decisions with their texts. A token that completes a character gets the whole of it.
+    fn committed(&self, delta: &Delta, text: &Text) -> Result<Vec<Detail>, ApiError> {
+        let committed = delta.committed.iter().chain(&delta.edited).map(|commit| {
+            let mut written = spell(&[commit.token], text)?;
+            if written.contains(UNFINISHED) {
+                written = self.completed(commit.position, text)?;
+            }
+            Ok(Detail::of(commit, written))
+        });
+        committed.collect()
+    }
+
+    /// The text of the tokens around a position that are parts of characters, if together they are whole.
+    fn completed(&self, position: usize, text: &Text) -> Result<String, ApiError> {
+        let tokens = self.canvas.tokens();
+        let part = |&at: &usize| {
+            let token = tokens[at];
+            token != self.canvas.mask() && spell(&[token], text).is_ok_and(|alone| alone.contains(UNFINISHED))
+        };
+        let first = (0..=position).rev().take_while(part).last().unwrap_or(position);
+        let last = (position..tokens.len()).take_while(part).last().unwrap_or(position);
+        Ok(Some(spell(&tokens[first..=last], text)?).filter(|whole| !whole.contains(UNFINISHED)).unwrap_or_default())
+    }
+
+    /// The texts of tokens that were not named before.
+    fn texts(&mut self, slots: &[Slot], text: &Text) -> Result<BTreeMap<Token, String>, ApiError> {
+        let new = slots.iter().map(|slot| slot.token).filter(|token| self.spelled.insert(*token));
+        new.map(|token| Ok((token, spell(&[token], text)?))).collect()
     }
 
     fn done(&mut self, exchange: &Exchange) -> Result<Event, ApiError> {
-        let last = self.steps.last();
         let ended = Ended {
             trace: &self.trace,
             canvas: &self.canvas,
             plan: &self.plan,
             from: self.from,
             kind: self.kind,
-            nfe: last.map_or(0, |step| step.nfe),
+            nfe: self.nfe,
             rows_read: self.rows_read,
-            seconds: last.map_or(0.0, |step| step.seconds),
+            seconds: self.seconds,
         };
         let mut record = Record::of(&ended, &self.service.checkpoint)?;
         record.id = Some(exchange.head.id.clone().into());
-        for (record, step) in record.steps.iter_mut().zip(self.steps.drain(..)) {
-            record.details = Some(step.committed);
-            record.dependency = Some(step.dependency).filter(|_| self.watch);
-        }
         let model = exchange.head.model.clone();
         let event = DoneEvent { record, model, usage: exchange.usage(), finish_reason: self.finish };
         Ok(named("done", &event))
     }
 }
 
-/// How one token is written.
-fn written(token: Token, text: &Text) -> Result<String, ApiError> {
-    Ok(text.decode(&[token], Specials::Keep)?)
+/// A belief as it is sent: five digits are enough to rank and to draw by.
+fn belief(slot: &Slot) -> (usize, Token, f64, f64, f64) {
+    (slot.position, slot.token, rounded(slot.first), rounded(slot.second), rounded(slot.entropy))
+}
+
+/// Five significant digits.
+pub(crate) fn rounded(number: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return 0.0;
+    }
+    let scale = 10f64.powi(4 - number.abs().log10().floor() as i32);
+    if scale.is_finite() { (number * scale).round() / scale } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_five_digits() {
+        for (number, kept) in [(0.123_456_78, 0.123_46), (1.0, 1.0), (3.2e-9, 3.2e-9), (0.0, 0.0), (1e-320, 0.0)] {
+            assert!((rounded(number) - kept).abs() <= 1e-12 * kept.abs(), "{number}");
+        }
+        assert_eq!(rounded(f64::NAN), 0.0);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use lacuna::catalogue::{self, Default, Kind, PRESETS, Range, Section, parameters, parts, users};
+use lacuna::catalogue::{self, Default, Kind, Named, PRESETS, Range, Section, parameters, parts};
 use lacuna_models::{PlanContext, Request};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -152,37 +152,35 @@ fn fixed(default: Default) -> Option<Value> {
     }
 }
 
-/// One entry for each name. Where parts have their own ranges or defaults, the widest range and all defaults are told.
-fn all_parameters() -> Vec<Parameter> {
-    let mut all: Vec<Parameter> = Vec::new();
-    for parameter in parameters() {
-        let (minimum, maximum) = match parameter.kind {
-            Kind::Integer { least, most } => (Some(least as f64), Some(most as f64).filter(|_| most != u64::MAX)),
-            Kind::Limit => (Some(-1.0), None),
-            Kind::Number(Range { least, most, .. }) => {
-                (Some(least).filter(|least| least.is_finite()), Some(most).filter(|most| most.is_finite()))
-            }
-            _ => (None, None),
-        };
-        if let Some(known) = all.iter_mut().find(|known| known.name == parameter.name) {
-            known.usual += &format!("; {}", parameter.default);
-            known.minimum = known.minimum.zip(minimum).map(|(a, b)| a.min(b));
-            known.maximum = known.maximum.zip(maximum).map(|(a, b)| a.max(b));
-            continue;
-        }
-        all.push(Parameter {
-            name: parameter.name,
-            about: parameter.about,
-            kind: parameter.type_name(),
-            default: fixed(parameter.default),
-            usual: parameter.default.to_string(),
-            minimum,
-            maximum,
-            choices: parameter.choices(),
-            of: users(parameter.name),
-        });
+/// The bounds of a kind, as far as it has some.
+fn bounds(kind: Kind) -> (f64, f64) {
+    match kind {
+        Kind::Integer { least, most: u64::MAX } => (least as f64, f64::INFINITY),
+        Kind::Integer { least, most } => (least as f64, most as f64),
+        Kind::Limit => (-1.0, f64::INFINITY),
+        Kind::Number(Range { least, most, .. }) => (least, most),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
     }
-    all
+}
+
+/// One entry for each name. Where parts have their own ranges, the widest is told.
+fn all_parameters() -> Vec<Parameter> {
+    let parameter = |known: Named| {
+        let bounds: Vec<(f64, f64)> = known.kinds().iter().map(|parameter| bounds(parameter.kind)).collect();
+        let finite = |number: f64| Some(number).filter(|number| number.is_finite());
+        Parameter {
+            name: known.parameter.name,
+            about: known.parameter.about,
+            kind: known.parameter.type_name(),
+            default: fixed(known.parameter.default),
+            usual: known.default(),
+            minimum: finite(bounds.iter().map(|(least, _)| *least).fold(f64::INFINITY, f64::min)),
+            maximum: finite(bounds.iter().map(|(_, most)| *most).fold(f64::NEG_INFINITY, f64::max)),
+            choices: known.parameter.choices(),
+            of: known.users(),
+        }
+    };
+    parameters().into_iter().map(parameter).collect()
 }
 
 fn facts(service: &Service) -> Result<ModelFacts, ApiError> {

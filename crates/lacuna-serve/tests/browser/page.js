@@ -2,12 +2,13 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import { chromium } from "playwright-core";
 
+const AXE = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const BINARY = process.env.LACUNA;
 const PICTURES = process.env.SCREENSHOTS;
 const FLAGS = [
@@ -93,10 +94,26 @@ export async function runToEnd(page) {
   await page.locator("#last").click();
 }
 
-/** Waits until nothing runs any more. */
+/** Waits until nothing runs any more, and something has. */
 export async function finished(page) {
   await page.locator("#player").waitFor();
-  await page.waitForFunction(() => document.getElementById("stop").hidden);
+  await page.waitForFunction(() => document.getElementById("stop").hidden && document.querySelector(".state").textContent !== "recorded", null, { timeout: 50_000 });
+}
+
+/** Goes to a step. */
+export async function seek(page, step) {
+  await page.locator("#scrubber").evaluate((node, at) => {
+    node.value = at;
+    node.dispatchEvent(new Event("input"));
+  }, step);
+}
+
+/** What axe finds wrong with the page as it is. */
+export async function violations(page) {
+  // The page's policy lets nobody add a script to it, so the browser's debugger runs it.
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => window.axe.run());
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(", ")}`);
 }
 
 export async function picture(page, name, options = {}) {

@@ -2,19 +2,18 @@
 
 import { join } from "node:path";
 
-import { browse, finished, serve, visit } from "./page.js";
+import { browse, finished, seek, serve, visit } from "./page.js";
 
 const [folder] = process.argv.slice(2);
-const STEP = 9; // both are under way: one from the end of the text, the other from the question
+const STEP = 8; // both are under way: one from the end of the text, the other from the question
 const [server, { browser, close }] = await Promise.all([serve(), browse()]);
 
 for (const colorScheme of ["light", "dark"]) {
-  const context = { colorScheme, viewport: { width: 1280, height: 1030 } };
+  const context = { colorScheme, viewport: { width: 1280, height: 800 } };
   await visit(browser, server.url, async (page) => {
     await page.locator("#run").click();
     await finished(page);
-    await page.locator("#first").click();
-    for (let step = 0; step < STEP; step += 1) await page.locator("#forward").click();
+    await seek(page, STEP);
     await page.locator("#reading").evaluate((node) => node.scrollIntoView());
     await page.mouse.move(0, 0);
     await page.evaluate(() => document.activeElement.blur());

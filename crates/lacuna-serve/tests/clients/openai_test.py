@@ -84,10 +84,15 @@ class OfficialClient(unittest.TestCase):
             self.client.with_options(api_key="wrong").models.list()
         with self.assertRaises(openai.BadRequestError):
             self.chat(extra_body={"strategy": "no-such-thing"})
-        prompts = ["x"] * 60
-        with self.assertRaises(openai.RateLimitError) as caught:
-            self.client.with_options(max_retries=0).completions.create(model="lacuna-mini", prompt=prompts, max_tokens=4)
-        self.assertEqual(caught.exception.response.headers["retry-after"], "1")
+        complete = self.client.with_options(max_retries=0).completions.create
+        with self.assertRaises(openai.BadRequestError) as caught:
+            complete(model="lacuna-mini", prompt=["x"] * 60, max_tokens=4)
+        self.assertIn("56 at most", str(caught.exception))
+        slow = {"strategy": "dos", "early_stop": False}
+        with complete(model="lacuna-mini", prompt=["x"] * 40, max_tokens=512, stream=True, extra_body=slow):
+            with self.assertRaises(openai.RateLimitError) as caught:
+                complete(model="lacuna-mini", prompt=["x"] * 30, max_tokens=4)
+        self.assertGreaterEqual(int(caught.exception.response.headers["retry-after"]), 1)
 
     def test_asynchronous_clients_at_once(self):
         async def ask_all():

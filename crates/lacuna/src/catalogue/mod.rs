@@ -205,28 +205,64 @@ pub fn parts(section: Section) -> Vec<Arc<Part>> {
     BUILT_IN.iter().chain(registered.iter()).filter(|part| part.section() == section).cloned().collect()
 }
 
-/// All parameters: those of decoding in general, then those of the parts. A parameter that several parts have with different
-/// ranges or defaults stands there once for each.
-pub fn parameters() -> Vec<Parameter> {
-    let mut all = options::PARAMETERS.to_vec();
-    for section in [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache] {
-        for parameter in parts(section).iter().flat_map(|part| part.parameters.clone()) {
-            let same = |other: &Parameter| {
-                (other.name, other.kind, other.default) == (parameter.name, parameter.kind, parameter.default)
-            };
-            if !all.iter().any(same) {
-                all.push(parameter);
+/// A parameter under its name, with all that parts have of it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The parameter; of several, the first.
+    pub parameter: Parameter,
+    /// The same parameter as each part has it, which may have a range or a default of its own; empty if it goes with every strategy.
+    pub of: Vec<(String, Parameter)>,
+}
+
+impl Named {
+    /// Its variants that differ in kind.
+    pub fn kinds(&self) -> Vec<Parameter> {
+        let mut kinds = vec![self.parameter];
+        for (_, parameter) in &self.of {
+            if !kinds.iter().any(|known| known.kind == parameter.kind) {
+                kinds.push(*parameter);
+            }
+        }
+        kinds
+    }
+
+    /// The names of the parts that have it.
+    pub fn users(&self) -> Vec<String> {
+        self.of.iter().map(|(part, _)| part.clone()).collect()
+    }
+
+    /// Its default in words, with the parts' names where they differ.
+    pub fn default(&self) -> String {
+        let defaults: Vec<String> = self.of.iter().map(|(_, parameter)| parameter.default.to_string()).collect();
+        if defaults.iter().all(|default| *default == self.parameter.default.to_string()) {
+            return self.parameter.default.to_string();
+        }
+        let each = self.of.iter().zip(&defaults).map(|((part, _), default)| format!("{part}: {default}"));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// All parameters, each name once: those of decoding in general, then those of the parts.
+pub fn parameters() -> Vec<Named> {
+    let general = options::PARAMETERS.iter();
+    let mut all: Vec<Named> = general.map(|&parameter| Named { parameter, of: Vec::new() }).collect();
+    for part in
+        [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache].into_iter().flat_map(parts)
+    {
+        for &parameter in &part.parameters {
+            let of = (part.name.to_string(), parameter);
+            match all.iter_mut().find(|known| known.parameter.name == parameter.name) {
+                Some(known) => known.of.push(of),
+                None => all.push(Named { parameter, of: vec![of] }),
             }
         }
     }
     all
 }
 
-/// The parts that have a parameter, by name; none if it goes with every strategy.
-pub fn users(parameter: &str) -> Vec<String> {
-    let sections = [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache];
-    let parts = sections.into_iter().flat_map(parts);
-    parts.filter(|part| part.parameter(parameter).is_some()).map(|part| part.name.to_string()).collect()
+/// The parameter of this name.
+pub fn parameter(name: &str) -> Option<Named> {
+    parameters().into_iter().find(|known| known.parameter.name == name)
 }
 
 /// Adds a part under its name. A part that was registered under this name before is replaced; built-in names are refused.

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
-use super::{Layers, Section, parameters, parts};
+use super::{Layers, Section, parameter, parts};
 use crate::{Error, Result};
 
 /// A setting of a part or of decoding in general.
@@ -297,11 +297,21 @@ impl Params {
     ///
     /// A part may have a narrower range than another part with the same parameter; that is checked when the part is built.
     pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
-        let known = parameters();
-        let same: Vec<&Parameter> = known.iter().filter(|parameter| parameter.name == name).collect();
-        let Some(first) = same.first() else { return Err(Error::UnknownParameter { name: name.into() }) };
-        let checked = same.iter().find_map(|parameter| parameter.check(value).ok());
-        self.0.insert(first.name, checked.ok_or_else(|| first.refusal(value.to_string()))?);
+        self.insert(name, |parameter| parameter.check(value))
+    }
+
+    /// Sets a parameter from text, as a command line has it.
+    pub fn parse(&mut self, name: &str, text: &str) -> Result<()> {
+        self.insert(name, |parameter| parameter.parse(text))
+    }
+
+    /// Inserts the value that the first variant of a parameter takes.
+    fn insert(&mut self, name: &str, read: impl Fn(&Parameter) -> Result<Value>) -> Result<()> {
+        let known = parameter(name).ok_or_else(|| Error::UnknownParameter { name: name.into() })?;
+        let mut values = known.kinds().into_iter().map(|parameter| read(&parameter));
+        let first = values.next().expect("a parameter has a kind");
+        let value = first.or_else(|error| values.find_map(Result::ok).ok_or(error))?;
+        self.0.insert(known.parameter.name, value);
         Ok(())
     }
 

@@ -4,33 +4,6 @@
 // maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A row's result depends on
 // its own keys alone, not on the rows it shares a tile with.
 
-// Query rows that see the same keys.
-struct Tile {
-    u32 first;            // of the selected rows
-    u32 count;
-    u32 key_start;        // the row of the first key, where keys were not kept
-    u32 key_count;
-    u32 open_start;       // where it begins to be told which keys are unmasked
-    u32 shadow;           // whether each row is blind to the key at its own position
-    const element* kept;  // the keys and values that were kept of a run, [layer][position]; else null
-};
-
-struct Attention {
-    const element* queries;  // of the selected rows
-    const element* keys;     // of all rows
-    const element* values;
-    element* output;         // of the selected rows; may be null
-    float* mass;             // [selected rows][heads]; null if it is not wanted
-    const Tile* tiles;
-    const u32* rows;         // the selected rows; null if all are
-    const u32* positions;    // of all rows
-    const float* open;       // of all keys: 1 where unmasked, else 0
-    u32 query_stride, key_stride, output_stride;
-    u32 layer;
-    u32 heads, key_value_heads;
-    float scale;             // 1 / sqrt(HEAD_SIZE)
-};
-
 // Keys and values of a head that a tile sees.
 struct Seen {
     const element* keys;
@@ -40,9 +13,9 @@ struct Seen {
 
 DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
     const u32 width = a.key_value_heads * HEAD_SIZE, at = head * HEAD_SIZE;
-    if (tile.kept) {
-        const element* kept = tile.kept + (size_t)a.layer * tile.key_count * 2 * width + at;
-        return {kept, kept + width, 2 * width};
+    if (tile.cached) {
+        const element* cached = tile.cached + (size_t)a.layer * tile.key_count * 2 * width + at;
+        return {cached, cached + width, 2 * width};
     }
     const size_t first = (size_t)tile.key_start * a.key_stride + at;
     return {a.keys + first, a.values + first, a.key_stride};
@@ -52,7 +25,7 @@ DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
 
 // The key that a row must not see, or one that does not exist.
 DEVICE u32 hidden_key(const Attention& a, const Tile& tile, u32 index) {
-    if (!tile.shadow || index >= tile.count) return ~0u;
+    if (!tile.shadow || index >= tile.count) return ABSENT;
     u32 selected = tile.first + index;
     return a.positions[a.rows ? a.rows[selected] : selected];
 }

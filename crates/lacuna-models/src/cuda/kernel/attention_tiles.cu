@@ -19,7 +19,7 @@
 #define STAGE (KEYS * PITCH)
 #endif
 
-// Where a piece of eight numbers lies in a stage.
+// Offset of a piece of eight values in a stage.
 DEVICE u32 placed(u32 row, u32 column) {
 #if WARP_GROUP
     // Columns in groups of 64.

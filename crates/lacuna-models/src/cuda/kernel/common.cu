@@ -1,6 +1,6 @@
-// What all kernels share. nvrtc brings no headers, so everything is spelled out.
+// Shared by all kernels. nvrtc brings no headers, so everything is spelled out.
 //
-// Set by the program that compiles this: BF16 (1 if matrix products are made of 16-bit numbers, 0 for f32) and HEAD_SIZE.
+// Set by the program that compiles this: BF16 (1 if elements are bf16, 0 if they are f32) and HEAD_SIZE.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -11,6 +11,13 @@ typedef unsigned long long u64;
 #define KERNEL extern "C" __global__ void
 #define INFINITE __int_as_float(0x7f800000)
 
+// The offset of a field of a struct.
+#ifdef __CUDACC_RTC__
+#define OFFSET_OF(type, field) ((size_t)__INTADDR__(&((type*)0)->field))
+#else
+#define OFFSET_OF(type, field) __builtin_offsetof(type, field)
+#endif
+
 struct bf16 {
     u16 bits;
 };
@@ -18,7 +25,7 @@ struct bf16 {
 DEVICE float widen(float x) { return x; }
 DEVICE float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 
-// Two numbers rounded to bf16, the first in the low half.
+// Two values rounded to bf16, the first in the low half.
 DEVICE u32 pack(float low, float high) {
     u32 packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

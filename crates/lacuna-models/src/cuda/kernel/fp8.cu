@@ -1,9 +1,9 @@
-// Rows on their way into a product of 8-bit floating point numbers (e4m3). Each is kept in a unit of its own, in which its
-// largest number is the largest that e4m3 has: what a row becomes does not depend on others. Widths are multiples of 16.
+// Rows on their way into a product of 8-bit floating point values (e4m3). Each has a scale of its own, by which its
+// largest value becomes the largest that e4m3 has, so a row does not depend on others. Widths are multiples of 16.
 
-#define LARGEST 448.0f  // number in e4m3
+#define LARGEST 448.0f  // value of e4m3
 
-// Four numbers in e4m3, the first in the lowest byte.
+// Four values in e4m3, the first in the lowest byte.
 DEVICE u32 pack_e4m3(float4 x) {
 #if __CUDA_ARCH__ >= 890
     u16 low, high;
@@ -27,21 +27,21 @@ DEVICE float block_max(float x) {
     return x;
 }
 
-// Writes the block's row, of which `numbers(i)` gives four from number i on. It is asked twice for each: rows are long, and
+// Writes the block's row, of which `values(i)` gives four from index i on. It is asked twice for each: rows are long, and
 // what it takes to compute them again is still in the cache.
-template <typename Numbers> DEVICE void quantize_row(void* output, float* units, u32 width, Numbers numbers) {
+template <typename Values> DEVICE void quantize_row(void* output, float* scales, u32 width, Values values) {
     float largest = 0.0f;
     for (u32 i = threadIdx.x * 4; i < width; i += blockDim.x * 4) {
-        const float4 x = numbers(i);
+        const float4 x = values(i);
         largest = fmaxf(fmaxf(largest, fmaxf(fabsf(x.x), fabsf(x.y))), fmaxf(fabsf(x.z), fabsf(x.w)));
     }
-    // A row of zeros has a unit too.
+    // A row of zeros has a scale too.
     largest = fmaxf(block_max(largest), 1e-30f);
-    if (threadIdx.x == 0) units[blockIdx.x] = largest / LARGEST;
+    if (threadIdx.x == 0) scales[blockIdx.x] = largest / LARGEST;
     const float factor = LARGEST / largest;
     u8* row = (u8*)output + (size_t)blockIdx.x * width;
     for (u32 i = threadIdx.x * 4; i < width; i += blockDim.x * 4) {
-        const float4 x = numbers(i);
+        const float4 x = values(i);
         *(u32*)(row + i) = pack_e4m3(make_float4(x.x * factor, x.y * factor, x.z * factor, x.w * factor));
     }
 }
@@ -50,7 +50,7 @@ template <typename Numbers> DEVICE void quantize_row(void* output, float* units,
 KERNEL rms_norm_fp8(Norm n) {
     const float* row = row_of(n);
     const float scale = scale_of(n);
-    quantize_row(n.output, n.units, n.width, [=](u32 i) {
+    quantize_row(n.output, n.scales, n.width, [=](u32 i) {
         const float4 x = widen4(row + i), w = widen4(n.weight + i);
         return make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w);
     });
@@ -60,21 +60,14 @@ KERNEL rms_norm_fp8(Norm n) {
 KERNEL silu_times_fp8(Gate g) {
     const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
     const element* up = gate + g.width;
-    quantize_row(g.output, g.units, g.width, [=](u32 i) {
+    quantize_row(g.output, g.scales, g.width, [=](u32 i) {
         const float4 x = widen4(gate + i), y = widen4(up + i);
         return make_float4(silu(x.x) * y.x, silu(x.y) * y.y, silu(x.z) * y.z, silu(x.w) * y.w);
     });
 }
 
-struct Quantization {
-    const element* source;
-    u8* output;
-    float* units;
-    u32 width;
-};
-
 // Rows as they are.
 KERNEL quantize(Quantization q) {
     const element* row = q.source + (size_t)blockIdx.x * q.width;
-    quantize_row(q.output, q.units, q.width, [=](u32 i) { return widen4(row + i); });
+    quantize_row(q.output, q.scales, q.width, [=](u32 i) { return widen4(row + i); });
 }

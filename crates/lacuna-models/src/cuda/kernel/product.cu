@@ -1,16 +1,7 @@
 // A matrix product of our own: for f32, and for sizes that cublasLt declines. Every sum runs over k in order, so that an
 // output does not depend on what is computed with it.
 
-struct Product {
-    const element* input;    // [m][k]
-    const element* weights;  // [n][k]
-    void* output;            // [m][n], in f32 if `wide`, else in elements
-    u32 m, n, k;
-    u32 add;                 // to what is there
-    u32 wide;
-};
-
-#define SIDE 64
+#define SIDE PRODUCT_TILE
 #define RUN 16
 
 KERNEL __launch_bounds__(256) product(Product p) {
@@ -42,7 +33,7 @@ KERNEL __launch_bounds__(256) product(Product p) {
             const u32 m = first_m + my_m + i, n = first_n + my_n + j;
             if (m >= p.m || n >= p.n) continue;
             const size_t at = (size_t)m * p.n + n;
-            if (p.wide) {
+            if (p.output_is_f32) {
                 float* output = (float*)p.output + at;
                 *output = p.add ? *output + sums[i][j] : sums[i][j];
             } else {
@@ -52,13 +43,6 @@ KERNEL __launch_bounds__(256) product(Product p) {
         }
 }
 
-struct Comparison {
-    const u32* one;
-    const u32* other;
-    u32* different;  // how many words are
-    u64 words;
-};
-
 KERNEL compare(Comparison c) {
     u32 found = 0;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < c.words; i += (u64)gridDim.x * blockDim.x)
@@ -66,8 +50,8 @@ KERNEL compare(Comparison c) {
     if (found) atomicAdd(c.different, found);
 }
 
-// How fast f32 multiply-adds are without any memory.
-KERNEL ceiling(float* output) {
+// f32 multiply-adds in registers, to measure the peak rate.
+KERNEL ceiling(Ceiling c) {
     float sums[16];
     for (int i = 0; i < 16; i++) sums[i] = threadIdx.x + i;
     for (int turn = 0; turn < 4096; turn++)
@@ -75,5 +59,5 @@ KERNEL ceiling(float* output) {
         for (int i = 0; i < 16; i++) sums[i] = sums[i] * 0.999f + 0.5f;
     float sum = 0.0f;
     for (int i = 0; i < 16; i++) sum += sums[i];
-    if (sum == 0.0f) *output = sum;
+    if (sum == 0.0f) *c.output = sum;
 }

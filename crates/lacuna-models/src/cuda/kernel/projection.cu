@@ -3,38 +3,31 @@
 // One block of threads takes a stretch of the vocabulary and a tile of rows. Every sum runs over k in order, so that a row's
 // logits do not depend on the rows it shares a tile with.
 
-struct Projection {
-    const element* input;    // [row][k]
-    const element* weights;  // [token][k]
-    Reading reading;
-    u32 k;
-};
-
 #define CREW 256
-#define TILE 64
+#define TILE PROJECTION_TILE
 // From one row of a tile of logits to the next in shared memory: so that threads that take neighbouring rows use different banks.
 #define TILE_PITCH (STRETCH + 5)
 
-// Whether a tile's rows are read, or one of them; for a whole warp.
+// True if a row of the tile is read; for a whole warp.
 DEVICE bool is_read_from(const Reading& r, u32 first) {
     bool any = r.round == 1;
     for (u32 row = first + threadIdx.x % 32; !any && row < min(first + TILE, r.rows); row += 32) any = is_read(r, row);
     return __any_sync(~0u, any);
 }
 
-// What becomes of a tile of logits in shared memory, whose first row is number `first`. Four threads share a row.
+// Sums up a tile of logits in shared memory, whose first row is row `first`. Four threads share a row.
 DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) {
     const u32 index = threadIdx.x / 4, segment = threadIdx.x % 4, row = first + index;
-    const Look look = r.looks[min(row, r.rows - 1)];
-    const bool wanted = row < r.rows && look.guide == ~0u && !look.silent;
+    const RowSpec spec = r.specs[min(row, r.rows - 1)];
+    const bool wanted = row < r.rows && spec.guide == ABSENT && !spec.logits_only;
     Summary sum = NOTHING;
-    if (wanted) sum = sum_up(r, row, look, stretch, segment, tile + index * TILE_PITCH + segment * SEGMENT);
+    if (wanted) sum = sum_up(r, row, spec, stretch, segment, tile + index * TILE_PITCH + segment * SEGMENT);
     sum = whole_stretch(sum);
     if (wanted && segment == 0) r.parts[(size_t)row * r.stretches + stretch] = sum;
 
     __syncthreads();
     for (u32 index = threadIdx.x / 32; index < TILE && first + index < r.rows; index += CREW / 32) {
-        float* logits = r.looks[first + index].logits;
+        float* logits = r.specs[first + index].logits;
         if (!logits) continue;
         for (u32 i = threadIdx.x % 32; i < STRETCH && stretch * STRETCH + i < r.vocabulary; i += 32)
             logits[stretch * STRETCH + i] = tile[index * TILE_PITCH + i];

@@ -1,29 +1,10 @@
-// What is done to single rows between matrix products. One block of threads takes one row.
-
-struct Embedding {
-    const void* table;
-    const u32* tokens;
-    float* hidden;
-    u32 width;
-    u32 table_is_bf16;  // else it is f32
-};
+// Single rows between matrix products: a block takes a row. The structs are in rows.rs.
 
 KERNEL embed(Embedding e) {
     size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
     for (u32 i = threadIdx.x; i < e.width; i += blockDim.x)
         e.hidden[to + i] = e.table_is_bf16 ? widen(((const bf16*)e.table)[from + i]) : ((const float*)e.table)[from + i];
 }
-
-struct Norm {
-    const float* input;
-    const u32* rows;      // which rows of the input; null if all are
-    const float* weight;
-    void* output;         // elements, or numbers in fp8
-    float* units;         // of rows in fp8
-    float* copy;          // the rows as they were; null if they are not wanted
-    u32 width;
-    float epsilon;
-};
 
 DEVICE const float* row_of(const Norm& n) {
     return n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
@@ -65,17 +46,6 @@ KERNEL rms_norm(Norm n) {
     }
 }
 
-struct Rotation {
-    element* data;         // rows of heads
-    const float* bias;     // of a row; null if there is none
-    const u32* rows;       // which rows of the layout these are; null if all are
-    const u32* positions;
-    const float* cosines;  // [position][HEAD_SIZE / 2]
-    const float* sines;
-    u32 heads;             // of a row
-    u32 rotated;           // so many from the first on; the others only get the bias
-};
-
 // Rotary embedding in the "rotate half" convention, after the bias.
 KERNEL rotate(Rotation r) {
     const u32 half = HEAD_SIZE / 2, step = half % 4 == 0 ? 4 : 1;
@@ -114,13 +84,6 @@ KERNEL rotate(Rotation r) {
     }
 }
 
-struct Gate {
-    const element* gate_up;  // rows of gates and, behind them, as many values
-    void* output;            // elements, or numbers in fp8
-    float* units;            // of rows in fp8
-    u32 width;
-};
-
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 
 // output = silu(gate) * up
@@ -139,24 +102,10 @@ KERNEL silu_times(Gate g) {
     }
 }
 
-// Where a row's keys and values are kept.
-struct KeptPlace {
-    element* first;  // those of the first layer, or null
-    u64 layer;       // from one layer to the next, in elements
-};
-
-struct Keeping {
-    const KeptPlace* places;
-    const element* keys;  // of all rows, values behind them
-    u32 stride;           // from one row to the next
-    u32 width;            // of keys and values together
-    u32 layer;
-};
-
-KERNEL keep(Keeping k) {
-    const KeptPlace place = k.places[blockIdx.x];
-    if (!place.first) return;
-    element* to = place.first + k.layer * place.layer;
-    const element* from = k.keys + (size_t)blockIdx.x * k.stride;
-    for (u32 i = threadIdx.x; i < k.width; i += blockDim.x) to[i] = from[i];
+KERNEL cache_store(CacheStore c) {
+    const CacheSlot slot = c.slots[blockIdx.x];
+    if (!slot.first) return;
+    element* to = slot.first + c.layer * slot.layer_stride;
+    const element* from = c.keys + (size_t)blockIdx.x * c.stride;
+    for (u32 i = threadIdx.x; i < c.width; i += blockDim.x) to[i] = from[i];
 }

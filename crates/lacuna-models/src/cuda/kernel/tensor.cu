@@ -10,7 +10,7 @@
 
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// Where a piece of eight numbers lies in rows of 64: the pieces of a row of 128 bytes are permuted ("128-byte swizzle"), so
+// Offset of a piece of eight values in rows of 64: the pieces of a row of 128 bytes are permuted ("128-byte swizzle"), so
 // that eight rows touch all banks once.
 DEVICE u32 swizzled(u32 row, u32 piece) { return row * 64 + (piece ^ row % 8) * 8; }
 
@@ -65,7 +65,7 @@ DEVICE void multiply(float (&sums)[8][4], u64 a, u64 b, int add) {
                  : "l"(a), "l"(b), "r"(add));
 }
 
-// What a product must know of a matrix in shared memory: its address, from one group of 64 columns to the next, from one group
+// Descriptor of a matrix in shared memory: its address, from one group of 64 columns to the next, from one group
 // of eight rows to the next, and that pieces are permuted.
 DEVICE u64 matrix(const bf16* pointer) {
     u64 address = shared_address(pointer) / 16, columns = 64 * 64 * 2 / 16, rows = 8 * 64 * 2 / 16;

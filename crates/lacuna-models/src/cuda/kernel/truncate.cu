@@ -1,31 +1,31 @@
-// A second look at rows whose logits are known: only the most probable tokens count, and those that are to wait have no
-// probability.
+// A second pass over rows whose logits are known: only the most probable tokens count (top-p, top-k), and deferred ones have
+// no probability.
 
 #define REVIEWERS 512
 #define MEMBERS (REVIEWERS * sizeof(Summary) / sizeof(float))
 
-// A number that ascends with the logit.
+// An integer that ascends with the logit.
 DEVICE u32 ordinal(float logit) {
     const u32 bits = __float_as_uint(logit + 0.0f);  // There is one zero.
     return bits >> 31 ? ~bits : bits | 1u << 31;
 }
 DEVICE float logit_of(u32 ordinal) { return __uint_as_float(ordinal >> 31 ? ordinal & ~(1u << 31) : ~ordinal); }
 
-// Weights are counted in units of this share of the largest, so that the order of additions does not matter.
-#define UNIT (1.0f / (1ull << 44))
+// Weights are whole multiples of this share of the largest, so that the order of additions does not matter.
+#define QUANTUM (1.0f / (1ull << 44))
 
 // The ordinal of the lowest logit that counts: of those above it there are fewer than `most`, and together they have no more than
 // `share` of all weight. It is searched for by halves, in the whole row until what may be the lowest fits into shared memory.
-DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float* members) {
+DEVICE u32 lowest(const RowSpec& spec, const Summary& whole, u32 vocabulary, float* members) {
     __shared__ u32 gathered;
-    const u64 allowed = (u64)(look.share * whole.total / UNIT);
-    const float* logits = look.logits;
+    const u64 allowed = (u64)(spec.top_p * whole.total / QUANTUM);
+    const float* logits = spec.logits;
     const u32 bottom = ordinal(-INFINITE);
     u32 low = bottom, high = ordinal(whole.first), length = vocabulary;
     u64 weight_above = 0;                       // of what is above `high`
     u32 count_above = 0, between = vocabulary;  // `between` are in low..=high
     // Tokens that have less than an even part of what need not count do not, and hardly any that have less than e^-64.
-    const float part = (1.0 - look.share) * whole.total / vocabulary;
+    const float part = (1.0 - spec.top_p) * whole.total / vocabulary;
     u32 middle = min(ordinal(whole.first + fmaxf(logf(part), -64.0f) - 1e-3f), high - 1);
     while (low < high) {
         if (length > MEMBERS && between <= MEMBERS) {
@@ -46,12 +46,12 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float*
         for (u32 i = threadIdx.x; i < length; i += blockDim.x) {
             const u32 mine = ordinal(logits[i]);
             if (mine <= middle || mine > high) continue;
-            weight += (u64)(expf(logits[i] - whole.first) / UNIT);
+            weight += (u64)(expf(logits[i] - whole.first) / QUANTUM);
             count++;
         }
         weight = block_sum(weight);
         count = block_sum(count);
-        if (weight_above + weight <= allowed && count_above + count < look.most) {
+        if (weight_above + weight <= allowed && count_above + count < spec.top_k) {
             high = middle;
             weight_above += weight;
             count_above += count;
@@ -67,19 +67,19 @@ DEVICE u32 lowest(const Look& look, const Summary& whole, u32 vocabulary, float*
     return high;
 }
 
-KERNEL __launch_bounds__(REVIEWERS) look_again(Reading r) {
+KERNEL __launch_bounds__(REVIEWERS) truncate_rows(Reading r) {
     __shared__ Summary sums[REVIEWERS];
     const u32 row = blockIdx.x;
-    const Look look = r.looks[row];
+    const RowSpec spec = r.specs[row];
     const Summary whole = r.outcomes[row];
     // Of what is no distribution nothing more is to be said.
-    if (!look.again || !is_read(r, row) || !(whole.total > 0.0)) return;
-    const bool truncated = look.share < 1.0 || look.most != ~0u;
-    const u32 floor = truncated ? lowest(look, whole, r.vocabulary, (float*)sums) : 0;
-    auto counted = [&](u32 token) { return ordinal(look.logits[token]) >= floor ? look.logits[token] : -INFINITE; };
+    if (!spec.second_pass || !is_read(r, row) || !(whole.total > 0.0)) return;
+    const bool truncated = spec.top_p < 1.0 || spec.top_k != ABSENT;
+    const u32 floor = truncated ? lowest(spec, whole, r.vocabulary, (float*)sums) : 0;
+    auto counted = [&](u32 token) { return ordinal(spec.logits[token]) >= floor ? spec.logits[token] : -INFINITE; };
     auto deferred = [&](u32 token) {
         bool found = false;
-        for (u32 i = 0; i < look.deferred_count; i++) found |= r.tokens[look.deferred + i] == token;
+        for (u32 i = 0; i < spec.deferred_count; i++) found |= r.tokens[spec.deferred + i] == token;
         return found;
     };
     Summary sum = NOTHING;
@@ -87,21 +87,21 @@ KERNEL __launch_bounds__(REVIEWERS) look_again(Reading r) {
         const float drawn = counted(token), logit = deferred(token) ? -INFINITE : drawn;
         if (drawn > -INFINITE) {
             Summary one = NOTHING;
-            one.weight = drawn + (look.noise > 0.0 ? look.noise * gumbel(r.draws[row], token) : 0.0);
+            one.weight = drawn + (spec.gumbel > 0.0 ? spec.gumbel * gumbel(r.draws[row], token) : 0.0);
             one.drawn = token;
             one.drawn_logit = logit;
             if (logit > -INFINITE) {
                 one.total = 1.0;
                 one.first = logit;
                 one.token = token;
-                if (look.compare) one.moved = moved(look, token, logit);
+                if (spec.compare) one.divergence = divergence_term(spec, token, logit);
             }
             sum = both(sum, one);
         }
-        if (look.kept) look.kept[token] = logit;
+        if (spec.history) spec.history[token] = logit;
     }
     sum = whole_block(sum, sums);
     if (threadIdx.x > 0) return;
-    if (look.witness != ~0u) sum.witness = deferred(look.witness) ? -INFINITE : counted(look.witness);
+    if (spec.scored_token != ABSENT) sum.scored = deferred(spec.scored_token) ? -INFINITE : counted(spec.scored_token);
     r.outcomes[row] = sum;
 }

@@ -1,0 +1,239 @@
+//! The transformer blocks of a forward pass, launch by launch.
+#![allow(unsafe_code, reason = "launches of kernels")]
+
+use super::activations::Activations;
+use super::attention::Shape;
+use super::buffer::DeviceSlice;
+use super::forward::{Machine, Sizes};
+use super::graphs::Pass;
+use super::inputs::DeviceInputs;
+use super::kernel::{Attend, Factors, NormCall, Output, Reading, RotateCall, Rows, Tile};
+use super::matrix::{ElementSlice, Operand, Part};
+use super::rope::Rope;
+use super::staging::Indices;
+use super::weights::{Block, Weights};
+use crate::Result;
+
+/// All that a forward pass computes with.
+pub(crate) struct Computation<'a> {
+    pub(crate) weights: &'a Weights,
+    pub(crate) shape: Shape,
+    pub(crate) sizes: Sizes,
+    pub(crate) activations: &'a Activations,
+    pub(crate) inputs: DeviceInputs<'a>,
+    pub(crate) rope: &'a Rope,
+    pub(crate) machine: &'a mut Machine,
+}
+
+impl<'a> Computation<'a> {
+    /// Everything that all rows need: all blocks but the last, and its keys and values.
+    pub(crate) fn run(&mut self, pass: &Pass) -> Result<()> {
+        let (rows, Sizes { hidden: width, key, .. }, activations) = (pass.rows, self.sizes, self.activations);
+        let stride = width + 2 * key;
+        self.machine.kernels.embed(
+            self.weights.embedding.table(),
+            self.inputs.tokens,
+            width,
+            activations.hidden.all(),
+        )?;
+        let last = self.weights.blocks.len() - 1;
+        for (layer, block) in self.weights.blocks.iter().enumerate() {
+            let size = rows * self.shape.heads;
+            let mass = pass.mass_layers.binary_search(&layer).ok();
+            let mass = mass.map(|index| activations.mass.slice(index * size..(index + 1) * size));
+            let hidden = activations.hidden.all();
+            self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input())?;
+            if layer < last {
+                self.query_key_values(block, rows)?;
+                self.cache(layer, activations.query_key_value.from(width), stride)?;
+                self.attend(Attend {
+                    queries: activations.query_key_value.all(),
+                    query_stride: stride,
+                    keys: activations.query_key_value.from(width),
+                    values: activations.query_key_value.from(width + key),
+                    key_stride: stride,
+                    output: Some(activations.input.all()),
+                    mass,
+                    ..self.last_context(layer, self.inputs.tiles, Rows::First(rows))
+                })?;
+                self.finish_block(block, rows, hidden)?;
+                continue;
+            }
+            self.key_values(block, rows)?;
+            self.cache(layer, activations.query_key_value.all(), 2 * key)?;
+            if mass.is_some() {
+                self.queries(block, Rows::First(rows))?;
+                let context = self.last_context(layer, self.inputs.tiles, Rows::First(rows));
+                self.attend(Attend { mass, ..context })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The output of the last block for selected rows, written to `output`.
+    ///
+    /// # Safety
+    /// The tiles lie within `rows`, and their keys within those of the last pass; what they say is cached is.
+    pub(crate) unsafe fn finish(
+        &mut self,
+        rows: Indices<'_>,
+        tiles: DeviceSlice<'_, Tile>,
+        output: DeviceSlice<'_, f32>,
+    ) -> Result<()> {
+        let layer = self.weights.blocks.len() - 1;
+        let (block, activations) = (&self.weights.blocks[layer], self.activations);
+        let selected = Rows::Selected(rows);
+        let input = activations.block_input();
+        self.norm(activations.hidden.all(), selected, block.attention_norm.all(), Some(output), input)?;
+        self.queries(block, selected)?;
+        let context = self.last_context(layer, tiles, selected);
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ..context })?;
+        }
+        self.finish_block(block, rows.len(), output)
+    }
+
+    /// The vocabulary projection of rows of `finished`, and what `reading` makes of it.
+    ///
+    /// # Safety
+    /// As for [`Kernels::project`](super::kernel::Kernels::project).
+    pub(crate) unsafe fn project(
+        &mut self,
+        finished: DeviceSlice<'_, f32>,
+        rows: Rows<'_>,
+        reading: &Reading,
+    ) -> Result<()> {
+        let input = self.activations.input.all();
+        self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input))?;
+        let Part { rows: Operand::Elements(weights), k, .. } = self.weights.head.all() else {
+            unreachable!("the vocabulary projection is not in fp8")
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.machine.kernels.project(input, weights, k, reading) }
+    }
+
+    /// Operands of the last block's attention, without outputs.
+    fn last_context<'b>(&self, layer: usize, tiles: DeviceSlice<'b, Tile>, rows: Rows<'b>) -> Attend<'b>
+    where
+        'a: 'b,
+    {
+        let Sizes { hidden, key, .. } = self.sizes;
+        let key_value = &self.activations.query_key_value;
+        Attend {
+            heads: self.shape.heads,
+            key_value_heads: self.shape.key_value_heads,
+            queries: self.activations.query.all(),
+            query_stride: hidden,
+            keys: key_value.all(),
+            values: key_value.from(key),
+            key_stride: 2 * key,
+            output: None,
+            mass: None,
+            tiles,
+            rows,
+            positions: self.inputs.positions,
+            open: self.inputs.open,
+            layer,
+        }
+    }
+
+    /// Attention of all rows.
+    fn attend(&self, call: Attend<'_>) -> Result<()> {
+        // SAFETY: the tiles of a pass lie within its rows and keys, and are made of the same layout as `open`. What they say
+        // is cached belongs to the KV store, which frees nothing before all work launched so far is done.
+        unsafe { self.machine.kernels.attention(call) }
+    }
+
+    /// Caches the keys of a layer, and the values behind each, for other passes.
+    fn cache(&self, layer: usize, keys: ElementSlice<'_>, stride: usize) -> Result<()> {
+        let slots = self.inputs.cache_slots;
+        // SAFETY: the KV store made each slot for a position of a cache with all layers, which it keeps until all work
+        // launched so far is done.
+        unsafe { self.machine.kernels.cache_store(slots, keys, stride, 2 * self.sizes.key, layer) }
+    }
+
+    /// Everything after attention, whose output is in `input`: `hidden` becomes the block's output.
+    fn finish_block(&mut self, block: &Block, rows: usize, hidden: DeviceSlice<'_, f32>) -> Result<()> {
+        let (Sizes { hidden: width, mlp, .. }, activations) = (self.sizes, self.activations);
+        if let Some(quantized) = &activations.fp8_input {
+            let quantized = quantized.rows(0..rows, width);
+            self.machine.kernels.quantize(activations.input.all(), width, quantized)?;
+        }
+        let residual = Output::F32 { values: hidden, add: true };
+        let input = activations.block_input();
+        self.multiply(rows, block.output.all(), residual)?;
+        self.norm(hidden, Rows::First(rows), block.mlp_norm.all(), None, input)?;
+        self.multiply(rows, block.gate_up.all(), Output::Elements(activations.gate_up.all()))?;
+        self.machine.kernels.silu_times(activations.gate_up.all(), rows, mlp, input)?;
+        self.multiply(rows, block.down.all(), residual)
+    }
+
+    /// Normalizes rows; `copy` gets them as they were.
+    fn norm(
+        &self,
+        input: DeviceSlice<'_, f32>,
+        rows: Rows<'_>,
+        weight: DeviceSlice<'_, f32>,
+        copy: Option<DeviceSlice<'_, f32>>,
+        output: Operand<'_>,
+    ) -> Result<()> {
+        let epsilon = self.sizes.epsilon;
+        self.machine.kernels.rms_norm(NormCall { input, rows, weight, epsilon, copy, output })
+    }
+
+    /// `output (+)= block_input · part` for `m` rows.
+    fn multiply(&mut self, m: usize, part: Part<'_>, output: Output<'_>) -> Result<()> {
+        let Part { rows: weights, n, k } = part;
+        let input = match weights {
+            Operand::Elements(_) => Operand::Elements(self.activations.input.all()),
+            Operand::Fp8(_) => self.activations.block_input(),
+        };
+        let Machine { kernels, products } = &mut *self.machine;
+        products.multiply(kernels, Factors { m, n, k, input, weights, output })
+    }
+
+    /// Queries, keys and values of a block for all rows.
+    fn query_key_values(&mut self, block: &Block, rows: usize) -> Result<()> {
+        let output = self.activations.query_key_value.all();
+        self.multiply(rows, block.query_key_value.all(), Output::Elements(output))?;
+        let Shape { heads, key_value_heads, .. } = self.shape;
+        self.rotate(block, Rows::First(rows), output, 0, [heads + 2 * key_value_heads, heads + key_value_heads])
+    }
+
+    /// Keys and values of the last block for all rows.
+    fn key_values(&mut self, block: &Block, rows: usize) -> Result<()> {
+        let (output, Sizes { hidden, key, .. }) = (self.activations.query_key_value.all(), self.sizes);
+        self.multiply(rows, block.query_key_value.part(hidden, 2 * key), Output::Elements(output))?;
+        let heads = self.shape.key_value_heads;
+        self.rotate(block, Rows::First(rows), output, hidden, [2 * heads, heads])
+    }
+
+    /// Queries of the last block for some rows.
+    fn queries(&mut self, block: &Block, rows: Rows<'_>) -> Result<()> {
+        let (output, Sizes { hidden, .. }) = (self.activations.query.all(), self.sizes);
+        self.multiply(rows.count(), block.query_key_value.part(0, hidden), Output::Elements(output))?;
+        self.rotate(block, rows, output, 0, [self.shape.heads; 2])
+    }
+
+    /// Adds the bias from value `first` on to rows of heads, and rotates the first of them.
+    fn rotate(
+        &self,
+        block: &Block,
+        rows: Rows<'_>,
+        data: ElementSlice<'_>,
+        first: usize,
+        [heads, rotated]: [usize; 2],
+    ) -> Result<()> {
+        self.machine.kernels.rotate(RotateCall {
+            data,
+            bias: block.bias.as_ref().map(|bias| bias.all().from(first)),
+            rows,
+            positions: self.inputs.positions,
+            cosines: self.rope.cosines.all(),
+            sines: self.rope.sines.all(),
+            heads,
+            rotated,
+        })
+    }
+}

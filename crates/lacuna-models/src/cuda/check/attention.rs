@@ -1,0 +1,119 @@
+//! Attention, with and without the mass on unmasked keys.
+#![allow(unsafe_code, reason = "launches of kernels")]
+
+use std::rc::Rc;
+
+use super::lab::{Lab, wide};
+use crate::Result;
+use crate::check::{Case, Scale, Size, noise};
+use crate::cuda::kernel::{Attend, Geometry, In, Rows, Tile, to_u32};
+
+pub(super) fn attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    case(lab, size, false)
+}
+
+pub(super) fn attention_with_mass(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    case(lab, size, true)
+}
+
+/// Two views: rows of the first see its own keys, those of the second are shadows, which do not see the key at their own
+/// position. In the last odd case both attend to a cache of two layers.
+fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
+    let head = lab.variant.head_size;
+    let (length, heads, kv_heads) = (size.of([1, 37, 70], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 32));
+    let (rows, width) = (2 * length, 2 * kv_heads * head);
+    let cached = size == Size::Odd(2);
+    let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
+    // A row of keys is followed by its values. The first layer of a cache is another's.
+    let layer = usize::from(cached);
+    let (key_values, exact_key_values) = lab.elements(&noise(2, rows * width))?;
+    let caches = (0..2)
+        .map(|view| {
+            let half: Vec<f32> =
+                exact_key_values[view * length * width..][..length * width].iter().map(|&x| x as f32).collect();
+            lab.elements(&[noise(3, length * width), half].concat()).map(|(values, _)| values)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let open: Vec<f32> = (0..rows).map(|i| f32::from(u8::from(i % 3 == 0))).collect();
+    let positions: Vec<u32> = (0..rows).map(|i| to_u32(i % length)).collect();
+    let mut tiles = Vec::new();
+    for (view, cache) in caches.iter().enumerate() {
+        let tile = Geometry::of(lab.variant).tile;
+        for first in (0..length).step_by(tile) {
+            tiles.push(Tile {
+                first: to_u32(view * length + first),
+                count: to_u32(tile.min(length - first)),
+                key_start: to_u32(view * length),
+                key_count: to_u32(length),
+                open_start: to_u32(view * length),
+                shadow: u32::from(view == 1 && length > 1),
+                cached: if cached { cache.all().input() } else { In::NULL },
+            });
+        }
+    }
+    let operands = (lab.buffer(&tiles)?, lab.indices(&positions, length)?, lab.buffer(&open)?);
+    let output = Rc::new((lab.element_room(rows * heads * head)?, lab.zeros::<f32>(rows * heads)?));
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || {
+        let ((tiles, positions, open), _alive) = (&operands, &caches);
+        let all = key_values.all();
+        let call = Attend {
+            heads,
+            key_value_heads: kv_heads,
+            queries: queries.all(),
+            query_stride: heads * head,
+            keys: all,
+            values: all.slice(width / 2..all.len()),
+            key_stride: width,
+            output: Some(target.0.all()),
+            mass: with_mass.then(|| target.1.all()),
+            tiles: tiles.all(),
+            rows: Rows::First(rows),
+            positions: positions.all(),
+            open: open.all(),
+            layer,
+        };
+        // SAFETY: the tiles are made of rows and keys of the two views, and of caches with two layers, which are alive.
+        unsafe { its.kernels.attention(call) }
+    };
+    let exact = move || {
+        let (mut mixed, mut mass) = (vec![0.0; rows * heads * head], vec![0.0; rows * heads]);
+        for (row, index) in (0..rows).flat_map(|row| (0..heads).map(move |index| (row, index))) {
+            let (view, key_head) = (row / length, index * kv_heads / heads);
+            let query = &exact_queries[(row * heads + index) * head..][..head];
+            let hidden = (view == 1 && length > 1).then_some(row % length);
+            let key = |key: usize, behind: usize| {
+                &exact_key_values[(view * length + key) * width + behind + key_head * head..][..head]
+            };
+            let score = |at: usize| {
+                let product: f64 = query.iter().zip(key(at, 0)).map(|(a, b)| a * b).sum();
+                if hidden == Some(at) { 0.0 } else { (product / (head as f64).sqrt()).exp() }
+            };
+            let weights: Vec<f64> = (0..length).map(score).collect();
+            let total: f64 = weights.iter().sum();
+            for (at, weight) in weights.iter().enumerate() {
+                mass[row * heads + index] += weight / total * f64::from(open[view * length + at]);
+                let target = &mut mixed[(row * heads + index) * head..][..head];
+                target.iter_mut().zip(key(at, width / 2)).for_each(|(sum, value)| *sum += weight / total * value);
+            }
+        }
+        Ok([mixed, if with_mass { mass } else { Vec::new() }].concat())
+    };
+    let its = lab.clone();
+    let found = move || {
+        let mass = if with_mass { wide(&its.read(&output.1)?) } else { Vec::new() };
+        Ok([its.read_elements(&output.0)?, mass].concat())
+    };
+    let operations = 4.0 * (rows * length * heads * head) as f64;
+    let bytes = ((2 * rows * heads * head + rows * width) * lab.size()) as f64;
+    let tolerance = if lab.variant.bf16 { 2e-2 } else { 1e-5 };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(found),
+        exact: Box::new(exact),
+        tolerance,
+        scale: Scale::Largest,
+        bytes,
+        operations,
+    })
+}

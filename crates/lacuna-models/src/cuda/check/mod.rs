@@ -1,0 +1,12 @@
+//! Every kernel run alone, against a scalar twin.
+
+mod attention;
+mod beliefs;
+mod lab;
+mod products;
+mod rows;
+mod run;
+mod scores;
+mod weights;
+
+pub(crate) use run::{names, run};

@@ -1,0 +1,82 @@
+//! The product for odd sizes, and kernels that measure.
+
+use std::rc::Rc;
+
+use super::lab::{Lab, wide};
+use crate::Result;
+use crate::check::{Case, Scale, Size, noise};
+use crate::cuda::kernel::{Factors, Output, to_u32};
+use crate::cuda::matrix::Operand;
+
+pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (m, n, k) = (size.of([1, 65, 17], 640), size.of([1, 3, 131], 4096), size.of([1, 33, 130], 4096));
+    let ((input, rows), (weights, columns)) = (lab.elements(&noise(1, m * k))?, lab.elements(&noise(2, n * k))?);
+    let before = noise(3, m * n);
+    let output = Rc::new(lab.buffer(&before)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let start = before.clone();
+    let check = size != Size::Large;
+    let launch = move || {
+        if check {
+            target.write(0, &start)?;
+        }
+        let input = Operand::Elements(input.all());
+        let output = Output::F32 { values: target.all(), add: true };
+        its.kernels.product(Factors { m, n, k, input, weights: Operand::Elements(weights.all()), output })
+    };
+    let its = lab.clone();
+    let exact = move || {
+        let sum = |i: usize| -> f64 {
+            rows[i / n * k..][..k].iter().zip(&columns[i % n * k..][..k]).map(|(a, b)| a * b).sum()
+        };
+        Ok((0..m * n).map(|i| f64::from(before[i]) + sum(i)).collect())
+    };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&output)?))),
+        exact: Box::new(exact),
+        tolerance: 1e-5,
+        scale: Scale::Largest,
+        bytes: ((m + n) * k * lab.size() + 2 * m * n * 4) as f64,
+        operations: 2.0 * (m * n * k) as f64,
+    })
+}
+
+pub(super) fn compare(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let words = size.of([1, 1000, 300_001], 64 << 20);
+    let one: Vec<u32> = (0..to_u32(words)).collect();
+    let other: Vec<u32> = one.iter().map(|&i| if i % 77 == 3 { i + 1 } else { i }).collect();
+    let expected = (0..words).filter(|i| i % 77 == 3).count() as f64;
+    let lists = (lab.buffer(&one)?, lab.buffer(&other)?);
+    let different = Rc::new(lab.zeros::<u32>(1)?);
+    let (its, target) = (lab.clone(), different.clone());
+    let launch = move || its.kernels.compare(lists.0.all(), lists.1.all(), target.all());
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(its.read(&different)?.into_iter().map(f64::from).collect())),
+        exact: Box::new(move || Ok(vec![expected])),
+        tolerance: 0.0,
+        scale: Scale::Largest,
+        bytes: (2 * words * 4) as f64,
+        operations: words as f64,
+    })
+}
+
+/// It writes nothing: its sums are never 0.
+pub(super) fn ceiling(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let blocks = size.of([1, 2, 3], 4096);
+    let output = Rc::new(lab.buffer(&[5.0f32])?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || its.kernels.ceiling(blocks, target.all());
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&output)?))),
+        exact: Box::new(|| Ok(vec![5.0])),
+        tolerance: 0.0,
+        scale: Scale::Largest,
+        bytes: 0.0,
+        operations: 2.0 * (blocks * 256 * 4096 * 16) as f64,
+    })
+}

@@ -1,0 +1,288 @@
+//! Kernels that work on single rows.
+#![allow(unsafe_code, reason = "launches of kernels")]
+
+use std::rc::Rc;
+
+use super::lab::{Lab, wide};
+use crate::Result;
+use crate::check::{Case, Scale, Size, noise};
+use crate::cuda::fp8::Fp8Rows;
+use crate::cuda::kernel::{CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
+use crate::cuda::matrix::Operand;
+
+const EPSILON: f32 = 1e-5;
+
+pub(super) fn embed(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width, vocabulary) = (size.of([1, 3, 17], 640), size.of([1, 37, 130], 4096), 50);
+    let values = noise(1, vocabulary * width);
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let table = lab.buffer(&bytes)?;
+    let tokens: Vec<u32> = (0..rows).map(|i| to_u32(i * 7 % vocabulary)).collect();
+    let (indices, hidden) = (lab.indices(&tokens, vocabulary)?, Rc::new(lab.zeros::<f32>(rows * width)?));
+    let (its, output) = (lab.clone(), hidden.clone());
+    let launch = move || {
+        let table = Table { bytes: table.all(), is_bf16: false };
+        its.kernels.embed(table, indices.all(), width, output.all())
+    };
+    let its = lab.clone();
+    let row = move |&token: &u32| wide(&values[token as usize * width..][..width]);
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&hidden)?))),
+        exact: Box::new(move || Ok(tokens.iter().flat_map(&row).collect())),
+        tolerance: 0.0,
+        scale: Scale::Largest,
+        bytes: (rows * width * 8) as f64,
+        operations: 0.0,
+    })
+}
+
+/// The scalar norm of a row.
+fn norm_of(row: &[f64], weight: &[f64]) -> Vec<f64> {
+    let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+    let scale = 1.0 / (mean + f64::from(EPSILON)).sqrt();
+    row.iter().zip(weight).map(|(x, weight)| x * scale * weight).collect()
+}
+
+pub(super) fn rms_norm(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = (size.of([1, 3, 17], 640), size.of([1, 37, 132], 4096));
+    let (input, weight) = (noise(1, rows * width), noise(2, width));
+    // Some rows of the input, in another order.
+    let selected: Vec<u32> = (0..rows).map(|i| to_u32((i * 5 + 2) % rows)).collect();
+    let (list, source, factor) = (lab.indices(&selected, rows)?, lab.buffer(&input)?, lab.buffer(&weight)?);
+    let output = Rc::new((lab.element_room(rows * width)?, lab.zeros::<f32>(rows * width)?));
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || {
+        its.kernels.rms_norm(NormCall {
+            input: source.all(),
+            rows: Rows::Selected(list.all()),
+            weight: factor.all(),
+            epsilon: EPSILON,
+            copy: Some(target.1.all()),
+            output: Operand::Elements(target.0.all()),
+        })
+    };
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok([its.read_elements(&output.0)?, wide(&its.read(&output.1)?)].concat())),
+        exact: Box::new(move || {
+            let (input, weight) = (wide(&input), wide(&weight));
+            let row = |&row: &u32| input[row as usize * width..][..width].to_vec();
+            let normed = selected.iter().flat_map(|index| norm_of(&row(index), &weight));
+            Ok(normed.chain(selected.iter().flat_map(row)).collect())
+        }),
+        tolerance: lab.tolerance(1e-5),
+        scale: Scale::Largest,
+        bytes: (rows * width * (8 + lab.size())) as f64,
+        operations: (4 * rows * width) as f64,
+    })
+}
+
+pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, heads, head) = (size.of([1, 3, 17], 640), size.of([1, 3, 5], 96), lab.variant.head_size);
+    let (half, width, rotated) = (head / 2, heads * head, heads - heads / 3);
+    let (data, bias) = (noise(1, rows * width), noise(2, width));
+    let angles = noise(3, rows * half);
+    let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.iter().map(|x| (x.cos(), x.sin())).unzip();
+    let positions: Vec<u32> = (0..rows).map(|i| to_u32((i * 3 + 1) % rows)).collect();
+    let (values, exact_values) = lab.elements(&data)?;
+    let values = Rc::new(values);
+    let operands = (lab.buffer(&bias)?, lab.indices(&positions, rows)?, lab.buffer(&cosines)?, lab.buffer(&sines)?);
+    let (its, target) = (lab.clone(), values.clone());
+    let launch = move || {
+        let (bias, positions, cosines, sines) = &operands;
+        its.kernels.rotate(RotateCall {
+            data: target.all(),
+            bias: Some(bias.all()),
+            rows: Rows::First(rows),
+            positions: positions.all(),
+            cosines: cosines.all(),
+            sines: sines.all(),
+            heads,
+            rotated,
+        })
+    };
+    let its = lab.clone();
+    let exact = move || {
+        let mut all = exact_values.clone();
+        for (row, &position) in all.chunks_exact_mut(width).zip(&positions) {
+            row.iter_mut().zip(&bias).for_each(|(x, &bias)| *x += f64::from(bias));
+            for head in row.chunks_exact_mut(head).take(rotated) {
+                for i in 0..half {
+                    let (x, y) = (head[i], head[i + half]);
+                    let at = position as usize * half + i;
+                    let (cosine, sine) = (f64::from(cosines[at]), f64::from(sines[at]));
+                    (head[i], head[i + half]) = (x * cosine - y * sine, y * cosine + x * sine);
+                }
+            }
+        }
+        Ok(all)
+    };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || its.read_elements(&values)),
+        exact: Box::new(exact),
+        tolerance: lab.tolerance(1e-5),
+        scale: Scale::Largest,
+        bytes: (2 * rows * width * lab.size()) as f64,
+        operations: (4 * rows * width) as f64,
+    })
+}
+
+pub(super) fn cache_store(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width, layer, layers) = (size.of([1, 3, 17], 640), size.of([2, 38, 130], 8192), 1, 2);
+    let stride = width + 6;
+    let (keys, exact_keys) = lab.elements(&noise(1, rows * stride))?;
+    let cache = Rc::new(lab.element_room(layers * rows * width)?);
+    // Every second row is cached.
+    let slot = |row: usize| match row % 2 {
+        0 => CacheSlot {
+            first: cache.all().slice(row * width..cache.all().len()).output(),
+            layer_stride: (rows * width) as u64,
+        },
+        _ => CacheSlot::default(),
+    };
+    let slots = lab.buffer(&(0..rows).map(slot).collect::<Vec<_>>())?;
+    let (its, target) = (lab.clone(), cache.clone());
+    let launch = move || {
+        let _alive = &target;
+        // SAFETY: slot i begins with position i of a cache of `rows` positions and two layers, which is alive.
+        unsafe { its.kernels.cache_store(slots.all(), keys.all(), stride, width, layer) }
+    };
+    let its = lab.clone();
+    let exact = move || {
+        let mut all = vec![0.0; layers * rows * width];
+        for row in (0..rows).step_by(2) {
+            let to = (layer * rows + row) * width;
+            all[to..to + width].copy_from_slice(&exact_keys[row * stride..][..width]);
+        }
+        Ok(all)
+    };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || its.read_elements(&cache)),
+        exact: Box::new(exact),
+        tolerance: 0.0,
+        scale: Scale::Largest,
+        bytes: (rows * width * lab.size()) as f64,
+        operations: 0.0,
+    })
+}
+
+fn gated(gate_up: &[f64], width: usize) -> Vec<f64> {
+    let row = |row: &[f64]| -> Vec<f64> {
+        let (gate, up) = row.split_at(width);
+        gate.iter().zip(up).map(|(x, y)| x / (1.0 + (-x).exp()) * y).collect()
+    };
+    gate_up.chunks_exact(2 * width).flat_map(row).collect()
+}
+
+pub(super) fn silu_times(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = (size.of([1, 3, 17], 640), size.of([1, 37, 2052], 12_288));
+    let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
+    let output = Rc::new(lab.element_room(rows * width)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Elements(target.all()));
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || its.read_elements(&output)),
+        exact: Box::new(move || Ok(gated(&values, width))),
+        tolerance: lab.tolerance(1e-5),
+        scale: Scale::Largest,
+        bytes: (3 * rows * width * lab.size()) as f64,
+        operations: (4 * rows * width) as f64,
+    })
+}
+
+/// Rows in fp8 as they are when they are multiplied with their scales.
+fn dequantized(lab: &Lab, rows: &Fp8Rows, width: usize) -> Result<Vec<f64>> {
+    let slice = rows.all();
+    let (mut values, mut scales) = (vec![0u8; slice.values.len()], vec![0f32; slice.scales.len()]);
+    rows.read(&mut values, &mut scales)?;
+    lab.gpu.wait()?;
+    let value = |code: u8| {
+        let (exponent, mantissa) = (i32::from(code >> 3 & 15), f64::from(code & 7));
+        let magnitude = match exponent {
+            0 => mantissa / 8.0 * 2f64.powi(-6),
+            _ => (1.0 + mantissa / 8.0) * 2f64.powi(exponent - 7),
+        };
+        if code >> 7 == 1 { -magnitude } else { magnitude }
+    };
+    Ok(values.iter().enumerate().map(|(i, &code)| value(code) * f64::from(scales[i / width])).collect())
+}
+
+/// e4m3 has three bits behind the point: half a step is a sixteenth of a value, or of a row's largest.
+const FP8_TOLERANCE: f64 = 1.0 / 15.0;
+
+fn fp8_sizes(size: Size) -> (usize, usize) {
+    (size.of([1, 3, 17], 640), size.of([16, 48, 2064], 4096))
+}
+
+pub(super) fn rms_norm_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = fp8_sizes(size);
+    let (input, weight) = (noise(1, rows * width), noise(2, width));
+    let (source, factor) = (lab.buffer(&input)?, lab.buffer(&weight)?);
+    let output = Rc::new(Fp8Rows::new(&lab.gpu, rows, width)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || {
+        its.kernels.rms_norm(NormCall {
+            input: source.all(),
+            rows: Rows::First(rows),
+            weight: factor.all(),
+            epsilon: EPSILON,
+            copy: None,
+            output: Operand::Fp8(target.all()),
+        })
+    };
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || dequantized(&its, &output, width)),
+        exact: Box::new(move || {
+            let weight = wide(&weight);
+            Ok(wide(&input).chunks_exact(width).flat_map(|row| norm_of(row, &weight)).collect())
+        }),
+        tolerance: FP8_TOLERANCE,
+        scale: Scale::Largest,
+        bytes: (rows * width * 5) as f64,
+        operations: (6 * rows * width) as f64,
+    })
+}
+
+pub(super) fn silu_times_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = fp8_sizes(size);
+    let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
+    let output = Rc::new(Fp8Rows::new(&lab.gpu, rows, width)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Fp8(target.all()));
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || dequantized(&its, &output, width)),
+        exact: Box::new(move || Ok(gated(&values, width))),
+        tolerance: FP8_TOLERANCE,
+        scale: Scale::Largest,
+        bytes: (rows * width * (2 * lab.size() + 1)) as f64,
+        operations: (6 * rows * width) as f64,
+    })
+}
+
+pub(super) fn quantize(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = fp8_sizes(size);
+    let (source, values) = lab.elements(&noise(1, rows * width))?;
+    let output = Rc::new(Fp8Rows::new(&lab.gpu, rows, width)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || its.kernels.quantize(source.all(), width, target.all());
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || dequantized(&its, &output, width)),
+        exact: Box::new(move || Ok(values.clone())),
+        tolerance: FP8_TOLERANCE,
+        scale: Scale::Largest,
+        bytes: (rows * width * (lab.size() + 1)) as f64,
+        operations: (2 * rows * width) as f64,
+    })
+}

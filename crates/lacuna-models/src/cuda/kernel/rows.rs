@@ -1,0 +1,276 @@
+//! Kernels that work on single rows between matrix products.
+#![allow(unsafe_code, reason = "launches of kernels")]
+
+use super::super::buffer::DeviceSlice;
+use super::super::fp8::{Fp8Slice, THREADS};
+use super::super::matrix::{ElementSlice, Operand};
+use super::super::staging::Indices;
+use super::structs::{Element, In, Out, Untyped, c_structs, to_u32};
+use super::table::{Grid, Kernels};
+use crate::Result;
+
+c_structs! {
+    struct Embedding {
+        /// `[token][width]`, bf16 or f32.
+        table: In<Untyped>,
+        tokens: In<u32>,
+        hidden: Out<f32>,
+        width: u32,
+        table_is_bf16: u32,
+    }
+
+    struct Norm {
+        input: In<f32>,
+        /// Rows of the input; null for all.
+        rows: In<u32>,
+        weight: In<f32>,
+        /// Elements, or fp8.
+        output: Out<Untyped>,
+        /// A scale for each row in fp8.
+        scales: Out<f32>,
+        /// The rows before normalization; null if they are not wanted.
+        copy: Out<f32>,
+        width: u32,
+        epsilon: f32,
+    }
+
+    struct Rotation {
+        /// Rows of heads.
+        data: Out<Element>,
+        /// Bias of a row; null if there is none.
+        bias: In<f32>,
+        /// The rows of the layout that these are; null for all.
+        rows: In<u32>,
+        positions: In<u32>,
+        /// `[position][HEAD_SIZE / 2]`.
+        cosines: In<f32>,
+        sines: In<f32>,
+        /// Heads of a row.
+        heads: u32,
+        /// The first heads of a row, which are rotated; the others only get the bias.
+        rotated: u32,
+    }
+
+    struct Gate {
+        /// Rows of gates, each followed by as many values.
+        gate_up: In<Element>,
+        /// Elements, or fp8.
+        output: Out<Untyped>,
+        /// A scale for each row in fp8.
+        scales: Out<f32>,
+        width: u32,
+    }
+
+    /// Place of a row's keys and values in a KV cache.
+    struct CacheSlot {
+        /// Those of the first layer; null if the row is not cached.
+        first: Out<Element>,
+        /// Elements from one layer to the next.
+        layer_stride: u64,
+    }
+
+    struct CacheStore {
+        /// A slot for each row.
+        slots: In<CacheSlot>,
+        /// Keys of all rows, each followed by its values.
+        keys: In<Element>,
+        /// Elements from one row to the next.
+        stride: u32,
+        /// Elements of keys and values together.
+        width: u32,
+        layer: u32,
+    }
+}
+
+/// Threads of a block that works on a row of `width` values, four at a time each.
+fn threads(width: usize) -> usize {
+    width.div_ceil(4).next_multiple_of(32).min(256)
+}
+
+/// An embedding table in the dtype of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    pub(crate) bytes: DeviceSlice<'a, u8>,
+    pub(crate) is_bf16: bool,
+}
+
+/// Rows that a kernel takes of a larger set.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// The first so many.
+    First(usize),
+    /// These.
+    Selected(Indices<'a>),
+}
+
+impl Rows<'_> {
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Self::First(count) => count,
+            Self::Selected(indices) => indices.len(),
+        }
+    }
+
+    /// The least size of the set.
+    pub(super) fn bound(self) -> usize {
+        match self {
+            Self::First(count) => count,
+            Self::Selected(indices) => indices.below(),
+        }
+    }
+
+    pub(super) fn list(self) -> In<u32> {
+        match self {
+            Self::First(_) => In::NULL,
+            Self::Selected(indices) => indices.list().into(),
+        }
+    }
+}
+
+/// An RMS norm.
+#[derive(Clone, Copy)]
+pub(crate) struct NormCall<'a> {
+    pub(crate) input: DeviceSlice<'a, f32>,
+    pub(crate) rows: Rows<'a>,
+    pub(crate) weight: DeviceSlice<'a, f32>,
+    pub(crate) epsilon: f32,
+    /// Gets the rows as they were.
+    pub(crate) copy: Option<DeviceSlice<'a, f32>>,
+    pub(crate) output: Operand<'a>,
+}
+
+/// A bias and a rotary embedding.
+#[derive(Clone, Copy)]
+pub(crate) struct RotateCall<'a> {
+    pub(crate) data: ElementSlice<'a>,
+    pub(crate) bias: Option<DeviceSlice<'a, f32>>,
+    /// The rows of the layout that these are.
+    pub(crate) rows: Rows<'a>,
+    /// Of all rows of the layout.
+    pub(crate) positions: Indices<'a>,
+    pub(crate) cosines: DeviceSlice<'a, f32>,
+    pub(crate) sines: DeviceSlice<'a, f32>,
+    /// Heads of a row, and how many of them are rotated.
+    pub(crate) heads: usize,
+    pub(crate) rotated: usize,
+}
+
+impl Kernels {
+    /// `hidden[i] = table[tokens[i]]`.
+    pub(crate) fn embed(
+        &self,
+        table: Table<'_>,
+        tokens: Indices<'_>,
+        width: usize,
+        hidden: DeviceSlice<'_, f32>,
+    ) -> Result<()> {
+        let size = if table.is_bf16 { 2 } else { 4 };
+        assert!(tokens.below() * width * size <= table.bytes.len() && tokens.len() * width <= hidden.len());
+        let argument = Embedding {
+            table: In::at(table.bytes.address()),
+            tokens: tokens.list().into(),
+            hidden: hidden.into(),
+            width: to_u32(width),
+            table_is_bf16: u32::from(table.is_bf16),
+        };
+        // SAFETY: a block reads the row of its token and writes its own, which the assertion made sure of.
+        unsafe { self.functions.embed.launch(&self.gpu, Grid::of(tokens.len(), threads(width)), &argument) }
+    }
+
+    /// `output = row / sqrt(mean(row²) + epsilon) · weight`.
+    pub(crate) fn rms_norm(&self, call: NormCall<'_>) -> Result<()> {
+        let NormCall { input, rows, weight, epsilon, copy, output } = call;
+        let (width, count) = (weight.len(), rows.count());
+        assert!(rows.bound() * width <= input.len() && copy.is_none_or(|copy| count * width <= copy.len()));
+        assert!(output.holds(count, width));
+        let (kernel, threads, output, scales) = match output {
+            Operand::Elements(output) => (&self.functions.rms_norm, threads(width), output.untyped_out(), Out::NULL),
+            Operand::Fp8(Fp8Slice { values, scales }) => {
+                assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
+                (&self.functions.rms_norm_fp8, THREADS, Out::at(values.address()), scales.into())
+            }
+        };
+        let argument = Norm {
+            input: input.into(),
+            rows: rows.list(),
+            weight: weight.into(),
+            output,
+            scales,
+            copy: copy.into(),
+            width: to_u32(width),
+            epsilon,
+        };
+        // SAFETY: a block reads one row of the input and writes one of the others, which the assertions made sure of.
+        unsafe { kernel.launch(&self.gpu, Grid::of(count, threads), &argument) }
+    }
+
+    /// Adds the bias, then rotates ("rotate half" convention).
+    pub(crate) fn rotate(&self, call: RotateCall<'_>) -> Result<()> {
+        let RotateCall { data, bias, rows, positions, cosines, sines, heads, rotated } = call;
+        let (head_size, count) = (self.variant.head_size, rows.count());
+        assert!(rotated <= heads && count * heads * head_size <= data.len() && rows.bound() <= positions.len());
+        assert!(positions.below() * (head_size / 2) <= cosines.len().min(sines.len()));
+        assert!(bias.is_none_or(|bias| heads * head_size <= bias.len()));
+        let argument = Rotation {
+            data: data.output(),
+            bias: bias.into(),
+            rows: rows.list(),
+            positions: positions.list().into(),
+            cosines: cosines.into(),
+            sines: sines.into(),
+            heads: to_u32(heads),
+            rotated: to_u32(rotated),
+        };
+        let grid = Grid::of(count, threads(heads * head_size / 2));
+        // SAFETY: a block changes its own row, with the angles of its position, which the assertions made sure of.
+        unsafe { self.functions.rotate.launch(&self.gpu, grid, &argument) }
+    }
+
+    /// `output = silu(gate) · up` for rows of `width` gates and as many values.
+    pub(crate) fn silu_times(
+        &self,
+        gate_up: ElementSlice<'_>,
+        rows: usize,
+        width: usize,
+        output: Operand<'_>,
+    ) -> Result<()> {
+        assert!(rows * 2 * width <= gate_up.len() && output.holds(rows, width));
+        let gate_up = gate_up.input();
+        let (kernel, grid, output, scales) = match output {
+            Operand::Elements(output) => {
+                let grid = Grid { blocks: [rows, width.div_ceil(2048)], threads: threads(width), shared: 0 };
+                (&self.functions.silu_times, grid, output.untyped_out(), Out::NULL)
+            }
+            Operand::Fp8(Fp8Slice { values, scales }) => {
+                assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
+                (&self.functions.silu_times_fp8, Grid::of(rows, THREADS), Out::at(values.address()), scales.into())
+            }
+        };
+        // SAFETY: a block reads and writes its own row, which the assertion made sure of.
+        unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, width: to_u32(width) }) }
+    }
+
+    /// Stores the keys of a layer, and the values behind each, in the KV cache.
+    ///
+    /// # Safety
+    /// Every slot that is not null begins a buffer that is alive, with room for `width` elements in layer `layer`.
+    pub(crate) unsafe fn cache_store(
+        &self,
+        slots: DeviceSlice<'_, CacheSlot>,
+        keys: ElementSlice<'_>,
+        stride: usize,
+        width: usize,
+        layer: usize,
+    ) -> Result<()> {
+        assert!(slots.len() == 0 || (slots.len() - 1) * stride + width <= keys.len());
+        let argument = CacheStore {
+            slots: slots.into(),
+            keys: keys.input(),
+            stride: to_u32(stride),
+            width: to_u32(width),
+            layer: to_u32(layer),
+        };
+        // SAFETY: a block copies its row, which is inside, to its slot, where the caller promises room.
+        unsafe { self.functions.cache_store.launch(&self.gpu, Grid::of(slots.len(), threads(width)), &argument) }
+    }
+}

@@ -1,0 +1,184 @@
+//! All kernels, each with the type of its argument.
+#![allow(unsafe_code, reason = "machine code of our own")]
+
+use std::ffi::{CString, c_void};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, function, module};
+use cudarc::driver::sys;
+
+use super::super::buffer::Plain;
+use super::super::compile::{Variant, discard, machine_code};
+use super::super::gpu::Gpu;
+use super::attention::Attention;
+use super::belief::{Continue, Reading};
+use super::fp8::Quantization;
+use super::product::{Ceiling, Comparison, Product};
+use super::projection::Projection;
+use super::rows::{CacheStore, Embedding, Gate, Norm, Rotation};
+use super::scores::{Collection, RankArguments};
+use super::structs::{CType, to_u32};
+use super::weights::{Conversion, Noise};
+use crate::Result;
+
+/// A kernel that takes an `A`.
+pub(super) struct Kernel<A> {
+    function: sys::CUfunction,
+    argument: PhantomData<fn(A)>,
+}
+
+// SAFETY: a handle of the driver, which may be used from any thread that has bound the context.
+unsafe impl<A> Send for Kernel<A> {}
+
+/// The threads of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub(crate) blocks: [usize; 2],
+    pub(crate) threads: usize,
+    /// Bytes of dynamic shared memory of a block.
+    pub(crate) shared: usize,
+}
+
+impl Grid {
+    /// `blocks` blocks of `threads` threads.
+    pub(crate) fn of(blocks: usize, threads: usize) -> Self {
+        Self { blocks: [blocks, 1], threads, shared: 0 }
+    }
+}
+
+impl<A: Plain> Kernel<A> {
+    /// Launches the kernel, after all work launched before. Without blocks nothing happens.
+    ///
+    /// # Safety
+    /// With this argument and this grid, and with what the memory it names holds by then, the kernel stays inside slices of
+    /// buffers that are alive now. (Buffers are freed only after all work launched before.)
+    pub(super) unsafe fn launch(&self, gpu: &Gpu, grid: Grid, argument: &A) -> Result<()> {
+        let Grid { blocks, threads, shared } = grid;
+        if blocks.contains(&0) {
+            return Ok(());
+        }
+        let mut arguments = [std::ptr::from_ref(argument).cast_mut().cast::<c_void>()];
+        let blocks = (to_u32(blocks[0]), to_u32(blocks[1]), 1);
+        let threads = (to_u32(threads), 1, 1);
+        // SAFETY: the kernel takes one `A`, which the driver copies; the rest is the caller's promise.
+        unsafe {
+            result::launch_kernel(self.function, blocks, threads, to_u32(shared), gpu.stream(), &mut arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Allows the kernel that many bytes of dynamic shared memory.
+    pub(super) fn allow_shared(&self, bytes: usize) -> Result<()> {
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(bytes).expect("shared memory is small");
+        // SAFETY: the function belongs to a module that is loaded.
+        unsafe { function::set_function_attribute(self.function, attribute, bytes)? };
+        Ok(())
+    }
+}
+
+macro_rules! kernels {
+    ($($name:ident: $argument:ty,)*) => {
+        /// The kernels by name.
+        pub(super) struct Functions {
+            $(pub(super) $name: Kernel<$argument>,)*
+        }
+
+        impl Functions {
+            fn find(module: &Module) -> Result<Self> {
+                Ok(Self { $($name: module.kernel(stringify!($name))?,)* })
+            }
+        }
+
+        /// CUDA declarations of the kernels: a definition with another argument does not compile.
+        pub(super) fn prototypes() -> String {
+            [$(format!("KERNEL {}({});\n", stringify!($name), <$argument as CType>::name()),)*].concat()
+        }
+    };
+}
+
+kernels! {
+    embed: Embedding,
+    rms_norm: Norm,
+    rotate: Rotation,
+    cache_store: CacheStore,
+    silu_times: Gate,
+    rms_norm_fp8: Norm,
+    silu_times_fp8: Gate,
+    quantize: Quantization,
+    product: Product,
+    compare: Comparison,
+    ceiling: Ceiling,
+    attention: Attention,
+    attention_with_mass: Attention,
+    collect: Collection,
+    rank: RankArguments,
+    project: Projection,
+    guide: Reading,
+    conclude: Reading,
+    truncate_rows: Reading,
+    continue_reads: Continue,
+    convert: Conversion,
+    noise: Noise,
+}
+
+/// All kernels of a variant, loaded on a GPU.
+pub(crate) struct Kernels {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) functions: Functions,
+    pub(super) variant: Variant,
+    module: Module,
+}
+
+struct Module(sys::CUmodule);
+
+// SAFETY: a handle of the driver, which may be used from any thread that has bound the context.
+unsafe impl Send for Module {}
+
+impl Module {
+    fn kernel<A>(&self, name: &str) -> Result<Kernel<A>> {
+        let name = CString::new(name).expect("a name has no zero byte");
+        // SAFETY: the module is loaded. `Kernels` keeps it loaded for as long as the function is there.
+        let function = unsafe { module::get_function(self.0, name)? };
+        Ok(Kernel { function, argument: PhantomData })
+    }
+}
+
+impl Kernels {
+    /// Compiles the kernels, or finds them compiled, and loads them.
+    pub(crate) fn load(gpu: &Arc<Gpu>, variant: Variant) -> Result<Self> {
+        let load = |code: Vec<u8>| {
+            // SAFETY: the code is a whole image, which the driver copies.
+            unsafe { module::load_data(code.as_ptr().cast::<c_void>()) }.map(Module)
+        };
+        let module = load(machine_code(variant)?).or_else(|_| {
+            discard(variant);
+            Ok::<_, crate::Error>(load(machine_code(variant)?)?)
+        })?;
+        let kernels = Self { gpu: gpu.clone(), functions: Functions::find(&module)?, variant, module };
+        kernels.allow_shared()?;
+        Ok(kernels)
+    }
+
+    /// The GPU that they are loaded on.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    fn allow_shared(&self) -> Result<()> {
+        for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
+            kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
+        }
+        self.functions.project.allow_shared(super::projection::shared(self.variant.bf16))
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if self.gpu.bind().is_ok() && self.gpu.wait().is_ok() {
+            // SAFETY: no kernel of it runs any more, and none can be launched: the functions go with it.
+            let _ = unsafe { module::unload(self.module.0) };
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The reader: beliefs at rows of the views observed last.
+
+use std::sync::Arc;
+
+use lacuna::{Belief, Draw, Row, Sampling, Target};
+
+use super::super::buffer::Buffer;
+use super::super::forward::{Forward, Sizes, padded};
+use super::super::gpu::Gpu;
+use super::super::kernel::{ABSENT, STRETCH, Summary};
+use super::super::staging::{Landing, Staging};
+use super::chunk::{BYTES_AT_ONCE, requests_at_once};
+use super::history::LogitHistory;
+use super::prefetch::{PrefetchCache, default_budget};
+use super::request::RowRequest;
+use crate::Result;
+use crate::layout::{Layout, Selection};
+
+/// Reads rows, and remembers from step to step what it is asked to.
+pub(crate) struct Reader {
+    gpu: Arc<Gpu>,
+    pub(super) staging: Staging,
+    pub(super) landing: Landing,
+    pub(super) selection: Selection,
+    pub(super) buffers: ReadBuffers,
+    pub(super) history: LogitHistory,
+    pub(super) prefetched: PrefetchCache,
+    /// Rows that a step may prefetch beyond what is expected.
+    pub(crate) prefetch_budget: usize,
+}
+
+/// The buffers that reading computes in. They grow when a read needs more, and never shrink.
+pub(super) struct ReadBuffers {
+    /// Outputs of the last block.
+    pub(super) finished: Buffer<f32>,
+    pub(super) logits: Buffer<f32>,
+    /// Summaries of the stretches of projected rows.
+    pub(super) parts: Buffer<Summary>,
+    /// Summaries of the requested rows.
+    pub(super) outcomes: Buffer<Summary>,
+    /// For each request of a read that scores decide, the candidate that was chosen, and its score.
+    pub(super) chosen: Buffer<u32>,
+    pub(super) values: Buffer<f64>,
+}
+
+impl Reader {
+    pub(crate) fn new(gpu: &Arc<Gpu>, sizes: Sizes) -> Result<Self> {
+        Ok(Self {
+            gpu: gpu.clone(),
+            staging: Staging::new(gpu)?,
+            landing: Landing::new(gpu)?,
+            selection: Selection::default(),
+            buffers: ReadBuffers {
+                finished: Buffer::new(gpu, 0)?,
+                logits: Buffer::new(gpu, 0)?,
+                parts: Buffer::new(gpu, 0)?,
+                outcomes: Buffer::new(gpu, 0)?,
+                chosen: Buffer::new(gpu, 0)?,
+                values: Buffer::new(gpu, 0)?,
+            },
+            history: LogitHistory::new(gpu, sizes.vocabulary),
+            prefetched: PrefetchCache::default(),
+            prefetch_budget: default_budget(sizes),
+        })
+    }
+
+    /// The beliefs at `rows`: prefetched ones as they are, the others with a wait.
+    pub(crate) fn read(
+        &mut self,
+        forward: &mut Forward,
+        layout: &Layout,
+        rows: &[Row<'_>],
+    ) -> lacuna::Result<Vec<Belief>> {
+        let (mut beliefs, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            let prefetched = self.prefetched.take(layout.key(row.view, row.target)?);
+            if prefetched.is_none() {
+                unread.push(RowRequest::new(layout, row)?);
+            }
+            beliefs.push(prefetched);
+        }
+        let mut pending = None;
+        if !unread.is_empty() {
+            let rounds = [0, unread.len()];
+            pending = Some(self.launch(forward, layout, unread, Vec::new(), &rounds)?);
+            self.gpu.wait()?;
+        }
+        let Self { landing, history, .. } = self;
+        let mut read = pending.map(|pending| pending.collect(landing, history)).into_iter().flatten();
+        let mut next = || read.next().expect("what was not prefetched was read").1;
+        beliefs.into_iter().map(|prefetched| prefetched.unwrap_or_else(&mut next)).collect()
+    }
+
+    /// The logits of all tokens of a view, row by row, as the model gives them.
+    pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
+        let vocabulary = forward.sizes.vocabulary;
+        let first = layout.row(view, Target::Position(0))?;
+        let sampling = Sampling::default();
+        let asked = Row::new(view, Target::Position(0), &sampling, Draw::new(0, 0, 0));
+        let request = |row| RowRequest { asked, row, guide: None, history: None, read: ABSENT, verbatim: true };
+        let requests: Vec<RowRequest<'_>> = (first..first + layout.spans[view].tokens).map(request).collect();
+        let mut logits = Vec::with_capacity(requests.len());
+        for requests in requests.chunks(requests_at_once(layout, vocabulary, &requests)) {
+            self.launch(forward, layout, requests.to_vec(), Vec::new(), &[0, requests.len()])?;
+            let length = requests.len() * vocabulary;
+            self.landing.begin(&[length * size_of::<f32>()])?;
+            let fetched = self.landing.fetch(self.buffers.logits.slice(0..length))?;
+            self.gpu.wait()?;
+            logits.extend(self.landing.get(&fetched).chunks(vocabulary).map(<[f32]>::to_vec));
+        }
+        Ok(logits)
+    }
+
+    /// Drops what is remembered for a run.
+    pub(crate) fn forget(&mut self, run: u64) {
+        self.history.forget(|(remembered, _)| *remembered == run);
+    }
+
+    /// Bytes that reading `rows` rows at once needs.
+    pub(crate) fn buffer_bytes(sizes: Sizes, rows: usize) -> usize {
+        let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
+        rows.min(BYTES_AT_ONCE / parts) * parts + padded(rows) * sizes.hidden * size_of::<f32>()
+    }
+}

@@ -1,0 +1,67 @@
+//! LLaDA-MoE-7B-A1B. Its model type is LLaDA's; only `architectures` tells it apart.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::qwen::{self, Traits};
+use super::{Config, Convention, Family};
+use crate::architecture::{Experts, FeedForward, Router, RouterBias, Score};
+use crate::weight::Names;
+use crate::{Architecture, Result};
+
+pub(super) static FAMILY: Family = Family {
+    name: "LLaDA-MoE",
+    convention: Convention::Llada,
+    architectures: &["LLaDAMoEModelLM", "LLaDAMoEModel"],
+    model_types: &["llada_moe"],
+    masks: &[(157_184, 156_895)],
+    describe,
+};
+
+/// config.json, beyond what Qwen's has. `norm_topk_prob` is not read by the official code.
+#[derive(Deserialize)]
+struct Keys {
+    num_hidden_layers: usize,
+    num_experts: usize,
+    num_experts_per_tok: usize,
+    expert_intermediate_size: usize,
+    dense_intermediate_size: Option<usize>,
+    shared_expert_intermediate_size: Option<usize>,
+    /// 0 for layers with a dense network.
+    moe_layer_freq: Option<Vec<usize>>,
+    moe_router_enable_expert_bias: Option<bool>,
+    moe_router_score_function: Option<String>,
+    router_num_group: Option<Value>,
+    qk_layernorm: Option<bool>,
+}
+
+fn describe(config: &Config<'_>) -> Result<Architecture> {
+    let keys: Keys = config.parse()?;
+    let score = keys.moe_router_score_function.as_deref().unwrap_or("softmax");
+    let groups = keys.router_num_group.unwrap_or_default();
+    config.require(&[
+        ("moe_router_score_function", score == "softmax", format!("'{score}'"), "softmax"),
+        ("router_num_group", groups.is_null(), groups.to_string(), "null"),
+    ])?;
+    let biased = keys.moe_router_enable_expert_bias.unwrap_or(false);
+    let experts = FeedForward::Experts(Experts {
+        count: keys.num_experts,
+        active: keys.num_experts_per_tok,
+        width: keys.expert_intermediate_size,
+        shared: keys.shared_expert_intermediate_size,
+        router: Router {
+            score: Score::Softmax,
+            bias: if biased { RouterBias::Weights } else { RouterBias::None },
+            renormalized: false,
+            scale: 1.0,
+            groups: None,
+        },
+    });
+    let dense = FeedForward::Dense { width: keys.dense_intermediate_size.unwrap_or(0) };
+    let frequencies = keys.moe_layer_freq.unwrap_or_default();
+    let is_dense = |layer: usize| frequencies.get(layer) == Some(&0);
+    let layers = config.layers(keys.num_hidden_layers, |layer| if is_dense(layer) { dense } else { experts })?;
+    let names = Names { shared: "shared_expert", router_bias: "mlp.expert_bias", ..qwen::NAMES };
+    let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), names, ..Traits::default() };
+    qwen::describe(config, &FAMILY, traits, layers)
+}

@@ -1,0 +1,19 @@
+//! Open-dCoder-0.5B: Dream's architecture under the name of Qwen2. Nothing in its config.json says diffusion or names the mask.
+
+use super::qwen::{self, Traits};
+use super::{Config, Convention, Family};
+use crate::{Architecture, Result};
+
+pub(super) static FAMILY: Family = Family {
+    name: "Open-dCoder",
+    convention: Convention::Dream,
+    architectures: &["Qwen2ForCausalLM"],
+    model_types: &["qwen2"],
+    masks: &[],
+    describe,
+};
+
+fn describe(config: &Config<'_>) -> Result<Architecture> {
+    let traits = Traits { biased: true, shifted: true, ..Traits::default() };
+    qwen::describe(config, &FAMILY, traits, qwen::dense(config)?)
+}

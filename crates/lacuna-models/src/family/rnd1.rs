@@ -1,0 +1,19 @@
+//! RND1-30B-A3B: Qwen3-MoE with full attention.
+
+use super::qwen::{self, Traits};
+use super::{Config, Convention, Family};
+use crate::{Architecture, Result};
+
+pub(super) static FAMILY: Family = Family {
+    name: "RND1",
+    convention: Convention::Dream,
+    architectures: &["RND1LM"],
+    model_types: &["rnd1"],
+    masks: &[(151_936, 151_669)],
+    describe,
+};
+
+fn describe(config: &Config<'_>) -> Result<Architecture> {
+    let traits = Traits { head_norm: true, shifted: true, ..Traits::default() };
+    qwen::describe(config, &FAMILY, traits, qwen::experts(config)?)
+}

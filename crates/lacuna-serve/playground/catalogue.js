@@ -1,0 +1,152 @@
+/** What strategies are made of, as the server tells it, and how a lane's choice becomes a request. */
+
+import { strategies } from "./api.js";
+
+/**
+ * @typedef {object} Part An order, a pace or a revision.
+ * @property {string} name
+ * @property {string} about one line
+ * @property {string} [is] what a preset stands for
+ *
+ * @typedef {object} Parameter
+ * @property {string} name
+ * @property {string} about
+ * @property {"number" | "integer" | "boolean" | "string" | "layers" | "integers" | "choice"} type
+ * @property {any} default
+ * @property {string} usual shown where nothing is typed
+ * @property {number | null} [minimum]
+ * @property {number | null} [maximum]
+ * @property {string[]} [choices]
+ * @property {string[]} of the parts that use it; none if it goes with every strategy
+ *
+ * @typedef {object} Choice What one lane decodes with.
+ * @property {string} name as the server knows it: order+pace+revision, or a preset
+ * @property {Record<string, string>} parameters as typed; an empty one is left to the server
+ *
+ * @typedef {{order: string, pace: string, revision: string, preset: Part | null}} Made
+ */
+
+/** Set for all lanes beside the prompt, or by the page itself. */
+const SHARED = ["strategy", "gen_length", "temperature", "seed", "suppress_eos", "defer_eos", "early_stop"];
+/** The first of a family whose members differ in a number: of `top1` these are offered. */
+const FAMILY = /^(\D+)1$/;
+const MEMBERS = [1, 2, 4];
+
+export class Catalogue {
+  /** @type {Part[]} */
+  orders = [];
+  /** @type {Part[]} */
+  paces = [];
+  /** @type {Part[]} */
+  revisions = [];
+  /** @type {Part[]} */
+  presets = [];
+  /** @type {Parameter[]} */
+  parameters = [];
+  /** Facts about the model. @type {Record<string, any>} */
+  model = {};
+
+  /** Asks the server. */
+  async load() {
+    const told = await strategies();
+    const { orders, revisions, presets, parameters, model } = told;
+    const family = (pace) => {
+      const [, word] = FAMILY.exec(pace.name) ?? [];
+      return word ? MEMBERS.map((count) => ({ ...pace, name: `${word}${count}` })) : [pace];
+    };
+    Object.assign(this, { orders, revisions, presets, parameters, model, paces: told.paces.flatMap(family) });
+  }
+
+  /** What a name is made of. @returns {Made} */
+  made(name) {
+    const preset = this.presets.find((known) => known.name === name) ?? null;
+    const [order, ...rest] = (preset?.is ?? name).split("+");
+    const revision = rest.find((part) => this.revisions.some((known) => known.name === part)) ?? "";
+    return { order, pace: rest.find((part) => part !== revision) ?? this.paces[0]?.name ?? "", revision, preset };
+  }
+
+  /** The name of a strategy that is made of these. */
+  nameOf({ order, pace, revision }) {
+    return [order, pace, revision].filter(Boolean).join("+");
+  }
+
+  /** The parameters that a lane of this strategy can set. @returns {Parameter[]} */
+  parametersOf(name) {
+    const { order, pace, revision } = this.made(name);
+    const member = pace.replace(/\d+$/, "1");
+    const parts = [order, pace, member, revision];
+    const fits = ({ of }) => of.length === 0 || of.some((part) => parts.includes(part));
+    return this.parameters.filter((parameter) => fits(parameter) && !SHARED.includes(parameter.name));
+  }
+
+  /** @param {string} name @returns {Parameter | undefined} */
+  parameter(name) {
+    return this.parameters.find((parameter) => parameter.name === name);
+  }
+
+  /** What a strategy does, in a sentence. */
+  explain(name) {
+    const { order, pace, revision, preset } = this.made(name);
+    if (preset) return sentence([`${preset.about} (${preset.is})`]);
+    const about = (parts, part) => parts.find((known) => known.name === part)?.about;
+    const clauses = [about(this.orders, order), about(this.paces, pace), about(this.revisions, revision)];
+    return sentence(clauses);
+  }
+
+  /** What cannot be sent: a field and a sentence, or null. @param {Choice} choice */
+  wrong({ name, parameters }) {
+    for (const parameter of this.parametersOf(name)) {
+      const message = fault(parameter, parameters[parameter.name]);
+      if (message) return { param: parameter.name, message };
+    }
+    return null;
+  }
+
+  /** The fields of a request that a choice sets. @param {Choice} choice */
+  fields({ name, parameters }) {
+    /** @type {Record<string, any>} */
+    const fields = { strategy: name };
+    for (const parameter of this.parametersOf(name)) {
+      const typed = parameters[parameter.name]?.trim();
+      if (typed) fields[parameter.name] = valueOf(parameter, typed);
+    }
+    return fields;
+  }
+}
+
+/** A parameter's name as a label. */
+export function labelOf({ name }) {
+  const words = name.replaceAll("_", " ");
+  return words[0].toUpperCase() + words.slice(1);
+}
+
+/** What is wrong with a typed value, or null. An empty one is left to the server. @param {Partial<Parameter> | undefined} parameter */
+export function fault(parameter, typed) {
+  const text = typed?.trim() ?? "";
+  if (text === "" || !parameter) return null;
+  const { type, minimum, maximum, choices } = parameter;
+  if (type === "choice" && !choices.includes(text)) return `“${text}” is none of ${choices.join(", ")}.`;
+  if (type === "integers" && !/^\d+(\s*,\s*\d+)*$/.test(text)) return `“${text}” is no list of numbers, such as 0, 3.`;
+  if (type === undefined && Math.abs(Number(text)) === Infinity) return `“${text}” is no number.`;
+  if (type !== "number" && type !== "integer") return null;
+  const value = Number(text);
+  if (!Number.isFinite(value)) return `“${text}” is no number.`;
+  if (type === "integer" && !Number.isSafeInteger(value)) return `“${text}” is no whole number.`;
+  if (minimum !== null && value < minimum) return `It must be ${minimum} or more.`;
+  if (maximum !== null && value > maximum) return `It must be ${maximum} or less.`;
+  return null;
+}
+
+/** What is sent for a typed value. */
+function valueOf({ type }, typed) {
+  if (type === "number" || type === "integer") return Number(typed);
+  if (type === "boolean") return typed === "true";
+  if (type === "integers") return typed.split(",").map(Number);
+  // A server that tells no types takes numbers as numbers.
+  return type === undefined && !Number.isNaN(Number(typed)) ? Number(typed) : typed;
+}
+
+function sentence(clauses) {
+  const said = clauses.filter(Boolean).join(", ");
+  return said ? `${said[0].toUpperCase()}${said.slice(1)}.` : "";
+}

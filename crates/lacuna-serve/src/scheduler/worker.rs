@@ -1,0 +1,197 @@
+//! The thread that owns the model.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use lacuna::Run;
+use lacuna_models::Model;
+
+use super::job::{Failure, Job};
+use super::queue::Shared;
+use super::share::Share;
+use crate::watch::Watcher;
+
+/// The pause before looking again whether a lagging client has read.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The weight that older measurements of the decoding speed keep at each step.
+const SPEED_DECAY: f64 = 0.95;
+
+/// The thread's own.
+pub(super) struct Worker {
+    model: Box<dyn Model>,
+    active: Vec<Job>,
+    share: Share,
+    /// Tokens decided and seconds taken, the latest counting most.
+    speed: (f64, f64),
+    shared: Arc<Shared>,
+}
+
+/// The figures of a step.
+struct Outcome {
+    positions: usize,
+    runs: usize,
+    seconds: f64,
+    nfe: usize,
+    rows: usize,
+    committed: usize,
+}
+
+impl Drop for Worker {
+    /// Should the thread ever end by a panic, whoever waits is told, and nobody is taken on.
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.open = false;
+        queue.new.clear();
+        queue.questions.clear();
+    }
+}
+
+impl Worker {
+    pub(super) fn new(model: Box<dyn Model>, shared: Arc<Shared>) -> Self {
+        Self { model, active: Vec::new(), share: Share::default(), speed: (0.0, 0.0), shared }
+    }
+
+    pub(super) fn work(mut self) {
+        while self.admit() {
+            self.answer();
+            match self.choose() {
+                chosen if self.active.is_empty() => drop(chosen),
+                chosen if chosen.is_empty() => std::thread::sleep(POLL_INTERVAL),
+                chosen => self.step(&chosen),
+            }
+        }
+    }
+
+    /// Takes in what has come, and waits if there is nothing to do. False if nothing will come any more.
+    fn admit(&mut self) -> bool {
+        let Self { model, active, shared, speed, .. } = &mut *self;
+        let metrics = &shared.metrics;
+        for job in active.extract_if(.., |job| job.is_gone()) {
+            job.run.abandon(model.as_mut());
+            metrics.cancelled.add(1);
+        }
+        let mut queue = shared.lock();
+        loop {
+            queue.drop_the_gone(metrics);
+            active.append(&mut queue.new);
+            queue.held = active.len();
+            queue.open_tokens = active.iter().map(|job| job.run.canvas().masked().count()).sum();
+            queue.tokens_per_second = if speed.1 > 0.0 { speed.0 / speed.1 } else { 0.0 };
+            if !active.is_empty() || !queue.questions.is_empty() {
+                return true;
+            }
+            metrics.waiting.set(0);
+            metrics.running.set(0);
+            if !queue.open {
+                return false;
+            }
+            queue = shared.wait(queue);
+        }
+    }
+
+    /// Answers the oldest question, if there is one.
+    fn answer(&mut self) {
+        let question = self.shared.lock().questions.pop_front();
+        let Some(question) = question else { return };
+        if catch_unwind(AssertUnwindSafe(|| question(self.model.as_mut()))).is_err() {
+            tracing::error!("a question panicked");
+        }
+    }
+
+    /// The runs of the next forward pass, by their numbers.
+    fn choose(&mut self) -> Vec<usize> {
+        let numbered = self.active.iter_mut().enumerate();
+        let candidates: Vec<_> = numbered.filter_map(|(number, job)| Some((number, job.candidate()?))).collect();
+        let runs: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
+        let chosen: Vec<usize> =
+            self.share.choose(&runs, &self.shared.limits).into_iter().map(|run| candidates[run].0).collect();
+        let left_out = self.active.iter_mut().enumerate().filter(|(number, _)| !chosen.contains(number));
+        left_out.for_each(|(_, job)| job.pass());
+        self.shared.metrics.running.set(chosen.len());
+        self.shared.metrics.waiting.set(self.active.len() - chosen.len());
+        chosen
+    }
+
+    /// Steps the chosen runs together.
+    fn step(&mut self, chosen: &[usize]) {
+        let Self { model, active, shared, .. } = self;
+        let numbered = active.iter_mut().enumerate().filter(|(number, _)| chosen.contains(number));
+        let mut jobs: Vec<&mut Job> = numbered.map(|(_, job)| job).collect();
+        for waited in jobs.iter_mut().filter_map(|job| job.begin_step()) {
+            shared.metrics.queue_seconds.add(waited.as_secs_f64());
+        }
+        let positions: usize = jobs.iter().map(|job| job.cost()).sum();
+        let (nfe, rows) = totals(&jobs);
+        let begun = Instant::now();
+        let mut watcher = Watcher::new(model.as_mut());
+        for (job, task) in jobs.iter().filter_map(|job| Some((job, job.watched()?))) {
+            watcher.add(&job.run, &task.plan);
+        }
+        let result = {
+            let mut runs: Vec<&mut Run> = jobs.iter_mut().map(|job| &mut job.run).collect();
+            catch_unwind(AssertUnwindSafe(|| lacuna::step(&mut runs, &mut watcher)))
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let computing = begun.elapsed().saturating_sub(watcher.spent).as_secs_f64();
+        let watching = jobs.iter_mut().filter(|job| job.watched().is_some());
+        watching.zip(watcher.seen()).for_each(|(job, slots)| job.slots = slots);
+        let failure = match result {
+            Ok(Ok(())) => {
+                let (nfe_now, rows_now) = totals(&jobs);
+                let last = |job: &&mut Job| job.run.trace().deltas.last().map_or(0, |delta| delta.committed.len());
+                let committed = jobs.iter().map(last).sum();
+                let (nfe, rows) = (nfe_now - nfe, rows_now - rows);
+                let outcome = Outcome { positions, runs: jobs.len(), seconds, nfe, rows, committed };
+                for job in jobs {
+                    job.computed += computing * job.cost() as f64 / positions as f64;
+                    job.tell();
+                }
+                active.retain(|job| !job.finished);
+                return self.record(&outcome);
+            }
+            Ok(Err(error)) => Failure::Step(error),
+            Err(_) => Failure::Panic,
+        };
+        match jobs.as_mut_slice() {
+            [job] => {
+                tracing::error!(request_id = &*job.request, steps = job.steps(), ?failure, "a run failed");
+                // A request can make the model's numbers overflow; that says nothing about the model.
+                if !matches!(failure, Failure::Step(lacuna::Error::NotFinite { .. })) {
+                    shared.failures.fetch_add(1, Ordering::Relaxed);
+                }
+                shared.metrics.failed.add(1);
+                job.fail(failure);
+            }
+            // Whose fault it is nobody knows, nor how far each run got. So all are made again and step alone until they are
+            // past this step; they come to the same tokens, and what was told is not told again.
+            _ => jobs.into_iter().for_each(|job| job.begin_again(model.as_mut())),
+        }
+        for job in active.extract_if(.., |job| job.finished) {
+            job.run.abandon(model.as_mut());
+        }
+    }
+
+    /// Counts and measures a step.
+    fn record(&mut self, outcome: &Outcome) {
+        let Outcome { positions, runs, seconds, nfe, rows, committed } = *outcome;
+        self.share.record(positions, seconds);
+        self.speed = (self.speed.0 * SPEED_DECAY + committed as f64, self.speed.1 * SPEED_DECAY + seconds);
+        let Shared { metrics, failures, .. } = &*self.shared;
+        failures.store(0, Ordering::Relaxed);
+        metrics.forwards.add(1);
+        metrics.steps.add(runs);
+        metrics.nfe.add(nfe);
+        metrics.rows_read.add(rows);
+        metrics.committed.add(committed);
+        metrics.batch_runs.add(runs as f64);
+        metrics.batch_positions.add(positions as f64);
+        metrics.step_seconds.add(seconds);
+    }
+}
+
+/// Forward passes and rows of all these runs.
+fn totals(jobs: &[&mut Job]) -> (usize, usize) {
+    jobs.iter().fold((0, 0), |(nfe, rows), job| (nfe + job.run.forwards(), rows + job.run.rows_read()))
+}
