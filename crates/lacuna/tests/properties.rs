@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use lacuna::catalogue::{Params, Section, Value, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked, ReadPlan,
-    Reads, Recipe, Result, Row, Run, Sampling, StopRule, Strategy, Target, Token, TokenRule, View, decode,
+    Belief, Canvas, Changes, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked,
+    ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, Scene, StopRule, Strategy, Target, Token, TokenRule,
+    View, decode,
 };
 use proptest::prelude::*;
 
@@ -534,11 +535,20 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
     let of = |name: &'static str, value: Value| params([(name, value)]);
     let shifted = Description { shadows: false, ..able.clone() };
     let short = Description { context: 8, ..able.clone() };
+    let plain = Description { credits: false, matrices: false, ..able.clone() };
     let cases = [
         (message("dos", of("layer", 3usize.into()), 4, &able), "layer 3 does not exist: the model has layers 0 to 2"),
         (message("dos", of("heads", 1usize.into()), 4, &able), "head 1 does not exist"),
         (message("dos", none(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
         (message("wino", none(), 4, &shifted), "WINO verifies a token"),
+        (message("credit", none(), 4, &plain), "credit cannot be added to the logits of this model here"),
+        (message("dos+dawn", none(), 4, &plain), "looks at whole attention matrices"),
+        (message("dawn", of("cache", "dual".into()), 4, &able), "decode without a cache"),
+        (message("dawn", of("graph_layers", 3usize.into()), 4, &able), "layer 3 does not exist"),
+        (message("prior", none(), 4, &able), "'prior' needs frequencies"),
+        (message("prior", of("frequencies", "{}".into()), 4, &able), "must be JSON with num_token"),
+        (message("core", of("cache", "dual".into()), 4, &able), "decode without a cache"),
+        (message("dos+schedule+replan", none(), 4, &able), "a schedule promises to end"),
         (message("dos", none(), 0, &able), "no masked position"),
         (message("doos", none(), 4, &able), "did you mean 'dos'?"),
         (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
@@ -672,6 +682,77 @@ fn a_pace_that_cannot_be_followed_ends_the_run_with_an_error() {
     };
     assert!(matches!(run(Strategy::new("never", lacuna::Confidence, Never)), Error::NoProgress { step: 0 }));
     assert!(matches!(run(Strategy::new("stray", lacuna::Random, Stray)), Error::NotACandidate { position: 0, .. }));
+}
+
+/// A revision that names a position of the prompt.
+#[derive(Clone, Debug)]
+struct Trespass(bool);
+
+impl Revision for Trespass {
+    fn rows(&self, _canvas: &Canvas, _block: &lacuna::Block) -> Vec<Target> {
+        Vec::new()
+    }
+
+    fn probe(&self, _chosen: &[usize], _scene: &Scene<'_>) -> Result<Vec<usize>> {
+        Ok(if self.0 { vec![0] } else { Vec::new() })
+    }
+
+    fn revise(&mut self, _chosen: &[usize], _filled: bool, _scene: &Scene<'_>) -> Result<Changes> {
+        Ok(Changes::reopen(vec![0]))
+    }
+
+    fn settled(&self, _block: &lacuna::Block) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_revision_touches_nothing_but_decided_gaps() {
+    for probes in [false, true] {
+        let canvas = Canvas::with_tail(&[4], 3, MASK).unwrap();
+        let mut strategy = Strategy::new("trespass", lacuna::Confidence, lacuna::TopK(2));
+        strategy.revision = Some(Box::new(Trespass(probes)));
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model(0).description()).unwrap()];
+        let error = decode(&mut runs, &mut model(0)).unwrap_err();
+        assert!(matches!(error, Error::NotDecided { position: 0, step: 0 }), "{error}");
+    }
+}
+
+#[test]
+fn a_second_pass_is_a_step_of_its_own_and_guidance_doubles_it() {
+    for guidance in [0.0, 1.5] {
+        let canvas = Canvas::with_tail(&[4, 5], 40, MASK).unwrap();
+        let given =
+            params([("revise_every", 1usize.into()), ("revise_most", 4usize.into()), ("steps", 20usize.into())]);
+        let strategy = Strategy::parse("core", &given).unwrap();
+        let mut model = model(3);
+        let options = Options { guidance, ..Options::default() };
+        let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        let deltas = &runs[0].trace().deltas;
+        assert_eq!(deltas.len(), 30, "20 steps, and a second pass in each of the middle half");
+        assert_eq!(runs[0].forwards(), 30 * if guidance > 0.0 { 2 } else { 1 });
+        assert!(deltas.iter().any(|delta| !delta.edited.is_empty()));
+        assert_eq!(deltas.iter().filter(|delta| delta.committed.is_empty()).count(), 10);
+    }
+}
+
+#[test]
+fn prophet_leaps_over_all_blocks_once_the_answer_is_sure() {
+    let sharp = |tokens: &[Token], _: usize| {
+        let decided = tokens.iter().filter(|&&token| token != MASK).count();
+        let mut logits = vec![0.0; VOCABULARY];
+        logits[3] = decided as f32;
+        logits
+    };
+    let mut model = Scripted::new(VOCABULARY, MASK, sharp);
+    let canvas = Canvas::with_tail(&[4, 5], 12, MASK).unwrap();
+    let given = params([("block_length", 3usize.into()), ("gap_early", 4.5.into()), ("gap_mid", 4.5.into())]);
+    let strategy = Strategy::parse("prophet", &given).unwrap();
+    let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
+    decode(&mut runs, &mut model).unwrap();
+    let counts: Vec<usize> = runs[0].trace().deltas.iter().map(|delta| delta.committed.len()).collect();
+    assert_eq!(counts, [1, 1, 1, 9], "a gap of 5 with five decided");
 }
 
 #[test]
