@@ -129,12 +129,15 @@ impl Turn {
             return (self.candidates.iter().map(at).chain(others).collect(), Vec::new());
         }
         // A ranking that only the order's own rule makes is not known before the pass, to nobody.
-        let ranked = match (&self.ranking, run.strategy.order.ranks_by()) {
+        let ranked: Vec<Row<'a>> = match (&self.ranking, run.strategy.order.ranks_by()) {
             (Some(ranking), _) => ranking.positions().iter().map(at).collect(),
             (None, RankBy::MeanAttention(_)) => self.candidates.iter().map(at).collect(),
             (None, _) => Vec::new(),
         };
-        (others.collect(), ranked)
+        // No row is planned twice.
+        let beside =
+            |row: &Row<'_>| ranked.is_empty() || self.candidates.binary_search(&row.target.position()).is_err();
+        (others.filter(beside).collect(), ranked)
     }
 
     /// The plan with these rows.

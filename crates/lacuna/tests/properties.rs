@@ -445,6 +445,14 @@ fn what_is_foretold_is_what_is_read() {
         "dos+eb+backtrack",
         "dos+top3+verify",
         "random+eb+verify",
+        "p2",
+        "hierarchy-remask",
+        "dos+top3+regroup",
+        "remdm",
+        "dos+top2+remdm",
+        "dos+credit",
+        "dawn",
+        "dos+dawn",
     ] {
         let can_be_drawn = !name.starts_with("random") && !name.ends_with("score-threshold");
         for order_temperature in [0.0, 0.3].into_iter().take(1 + usize::from(can_be_drawn)) {
