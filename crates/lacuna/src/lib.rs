@@ -11,7 +11,7 @@
 //! | predictor | [`Predictor`] | the model: it observes canvases, then tells its [`Belief`] at the positions asked for |
 //! | order | [`Order`] | a score for each masked position, the highest first |
 //! | pace | [`Pace`] | how many of the ranked positions to commit now |
-//! | revision | [`Revision`] | which committed positions to reopen |
+//! | revision | [`Revision`] | which committed positions to reopen, and which tokens to replace |
 //! | window | [`Window`] | which masked positions may be filled now |
 //! | cache | [`Cache`] | which positions a forward pass computes |
 //! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best; [`catalogue`] has all parts by name |
