@@ -512,7 +512,7 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
         (message("dos", none(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
         (message("wino", none(), 4, &shifted), "WINO verifies a token"),
         (message("dos", none(), 0, &able), "no masked position"),
-        (message("doos", none(), 4, &able), "did you mean 'dos'?"),
+        (message("dso", none(), 4, &able), "did you mean 'dos'?"),
         (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
         (message("eb", none(), 4, &able), "write <order>+eb"),
         (message("random+score-threshold", of("threshold", 0.5.into()), 4, &able), "says nothing that a threshold"),
