@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
-use lacuna::catalogue::{Default, Kind, Named, Params, parameters};
+use lacuna::catalogue::{Default, Kind, Named, Params, parameter, parameters};
 use lacuna_models::Request;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::{Bench, Compare, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
+use crate::commands::{Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Show again what `generate --format json` or `fill --format json` recorded
     Replay(Replay),
+    /// Tell where two recordings of the same prompts part, and why
+    Diff(Diff),
     /// Print what the model sees: logits and dependency scores for a canvas
     Probe(Probe),
     /// Describe a model: its shape, its files, the memory it takes
@@ -78,7 +80,16 @@ impl<const LENGTHS: bool> Decoding<LENGTHS> {
     /// The request that the flags make.
     pub(crate) fn request(&self) -> lacuna::Result<Request> {
         let mut params = Params::new();
-        self.given.iter().try_for_each(|(name, text)| params.parse(name, text))?;
+        for (name, text) in &self.given {
+            match parameter(name) {
+                Some(known) if known.parameter.kind == Kind::File => {
+                    let unreadable =
+                        |error| lacuna::Error::parameter(name, text.as_str(), format!("cannot be read: {error}"));
+                    params.parse(name, &std::fs::read_to_string(text).map_err(unreadable)?)?;
+                }
+                _ => params.parse(name, text)?,
+            }
+        }
         Ok(Request(params))
     }
 
@@ -102,6 +113,7 @@ fn flag(known: &Named) -> Arg {
         Kind::Integer { .. } | Kind::Limit => "N",
         Kind::Number(_) => "X",
         Kind::Choice(_) | Kind::Part(_) | Kind::Text => "NAME",
+        Kind::File => "FILE",
         Kind::Integers => "N,...",
         Kind::Layers => "LAYERS",
     };

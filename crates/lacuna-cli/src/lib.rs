@@ -30,6 +30,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Fill(args) => commands::fill(&args),
         Command::Compare(args) => commands::compare(&args),
         Command::Replay(args) => commands::replay(&args),
+        Command::Diff(args) => commands::diff(&args),
         Command::Probe(args) => commands::probe(&args),
         Command::Inspect(args) => commands::inspect(&args),
         Command::Bench(args) => commands::bench(&args),

@@ -46,7 +46,7 @@ impl View {
         let mut when: Vec<When> = (0..canvas.len()).map(at_first).collect();
         for (number, delta) in trace.deltas[..steps].iter().enumerate() {
             delta.apply(&mut canvas);
-            delta.committed.iter().for_each(|commit| when[commit.position] = When::At(number));
+            delta.committed.iter().chain(&delta.edited).for_each(|commit| when[commit.position] = When::At(number));
             delta.reopened.iter().for_each(|&position| when[position] = When::Open);
         }
         let mut tokens = &canvas.tokens()[self.from..];

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{data, lacuna, lacuna_with, objects, stdout};
+use common::{complaint, data, lacuna, lacuna_with, objects, stdout};
 use serde_json::Value;
 
 const QUESTION: &str = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
@@ -221,4 +221,42 @@ fn a_bench_reports_where_the_time_of_a_step_goes() {
     assert_eq!(rows(&[]), 4);
     assert_eq!(rows(&["--gamma", "1000"]), 16);
     assert_eq!(rows(&["--temperature", "0.2", "--top-p", "0.95", "--top-k", "1"]), 16);
+}
+
+#[test]
+fn a_diff_tells_where_two_recordings_part_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let record = |name: &str, strategy: &str| {
+        let flags = ["--strategy", strategy, "--gen-length", "32", "--format", "json", "--precision", "f32"];
+        let lines = stdout(lacuna(&[&["generate", QUESTION, "Sara buys 4 pens. How many?"], &flags[..]].concat()));
+        std::fs::write(path(name), lines).unwrap();
+    };
+    record("a.jsonl", "dos+eb");
+    record("b.jsonl", "confidence");
+    let diff = |names: [&str; 2], more: &[&str]| {
+        let [a, b] = names.map(path);
+        lacuna(&[&["diff", &a, &b, "--format", "json", "--precision", "f32"], more].concat())
+    };
+    let same = objects(diff(["a.jsonl", "a.jsonl"], &[]));
+    assert_eq!((&same[0]["first_difference"], &same[0]["equal_tokens"]), (&Value::Null, &1.0.into()));
+    assert_eq!((&same[2]["runs"], &same[2]["same"]), (&2.into(), &2.into()));
+    assert!((same[0]["order_agreement"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+
+    std::fs::write(path("right.jsonl"), "{\"id\": 1, \"correct\": true}\n{\"id\": 2, \"correct\": true}\n").unwrap();
+    std::fs::write(path("wrong.jsonl"), "{\"id\": 1, \"correct\": false}\n{\"id\": 2, \"correct\": true}\n").unwrap();
+    let grades = ["--grades", &path("right.jsonl"), &path("wrong.jsonl"), "--why"];
+    let other = objects(diff(["a.jsonl", "b.jsonl"], &grades));
+    assert!(other[0]["first_difference"].is_u64(), "{other:?}");
+    let why = &other[0]["why"][0];
+    assert!(why["margin"].as_f64().unwrap() <= why["probability"].as_f64().unwrap(), "{why}");
+    assert_eq!((&other[2]["flipped_to_wrong"], &other[2]["flipped_to_right"]), (&1.into(), &0.into()));
+
+    std::fs::write(
+        path("other.jsonl"),
+        stdout(lacuna(&["generate", "Hello", "--gen-length", "8", "--format", "json"])),
+    )
+    .unwrap();
+    assert!(complaint(diff(["a.jsonl", "other.jsonl"], &[])).contains("holds 2 runs"));
+    assert!(complaint(diff(["a.jsonl", "none.jsonl"], &[])).contains("cannot read"));
 }

@@ -92,7 +92,7 @@ fn the_options_of_python_are_current() {
             Kind::Flag => "bool".into(),
             Kind::Integer { .. } | Kind::Limit => "int".into(),
             Kind::Number(_) => "float".into(),
-            Kind::Text => "str".into(),
+            Kind::Text | Kind::File => "str".into(),
             Kind::Integers => "int | Sequence[int]".into(),
             Kind::Layers => "int | Sequence[int] | str".into(),
             // A registered part is a name, too.

@@ -116,6 +116,73 @@ fn every_kind_of_decoder_does_what_its_official_code_does() {
     assert!(kinds.len() > 30, "{}", kinds.len());
 }
 
+/// The command line for a record of a newer strategy, as `commands.json` has it.
+fn command(golden: &Value, commands: &Value, prompt: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let command = &commands[golden["strategy"].as_str().unwrap()];
+    let strategy = match command["strategy"].as_object() {
+        Some(by) => {
+            let (parameter, names) = by.iter().next().unwrap();
+            text(&names[text(&golden["params"][parameter])])
+        }
+        None => text(&command["strategy"]),
+    };
+    let ids = prompt.as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let model = data(golden["model"].as_str().unwrap()).display().to_string();
+    let mut arguments: Vec<String> =
+        ["generate", "--precision", "f32", "--early-stop", "false", "--format", "json"].map(String::from).into();
+    let settings = [
+        ("--model", model),
+        ("--prompt-tokens", ids),
+        ("--gen-length", golden["gen_length"].to_string()),
+        ("--block-length", golden["block_length"].to_string()),
+        ("--strategy", strategy),
+    ];
+    arguments.extend(settings.into_iter().flat_map(|(flag, value)| [flag.into(), value]));
+    for (name, value) in golden["params"].as_object().unwrap().iter().filter(|(_, value)| !value.is_null()) {
+        arguments.extend(command["flags"][name].as_str().into_iter().flat_map(|flag| [flag.into(), text(value)]));
+    }
+    // Files are named from the root of the repository.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let constant = command["constant"].as_array().unwrap().iter().map(text);
+    arguments.extend(constant.map(|word| match word.contains('/') {
+        true => root.join(word).display().to_string(),
+        false => word,
+    }));
+    arguments
+}
+
+#[test]
+fn newer_strategies_do_what_their_official_code_does() {
+    let json = |path: &str| -> Value { serde_json::from_str(&read(path)).unwrap() };
+    let (prompts, commands) = (json("decode/prompts.json"), json("strategies/commands.json"));
+    let mut kinds = std::collections::BTreeSet::new();
+    let names = "localleap hierarchy hierarchy_remask prophet p2 remdm_conf core credit dawn pc_sampler dsb cumulative dkv_cache";
+    for name in names.split(' ') {
+        for line in read(&format!("strategies/{name}.jsonl")).lines() {
+            let golden: Value = serde_json::from_str(line).unwrap();
+            let kind = (golden["strategy"].to_string(), golden["params"].get("score").map(ToString::to_string));
+            let unfit = golden["fragile"] == true || golden["prompt_overwritten"] == true;
+            if unfit || kinds.contains(&kind) || golden["prompt"] != 2 {
+                continue;
+            }
+            kinds.insert(kind);
+            let prompt = &prompts["prompts"][golden["prompt"].as_u64().unwrap() as usize];
+            let arguments = command(&golden, &commands, prompt);
+            let run = objects(lacuna(&arguments.iter().map(String::as_str).collect::<Vec<_>>())).remove(0);
+            let printed = run["steps"].as_array().unwrap().iter().map(|step| {
+                let mut written = step["unmasked"].as_array().unwrap().clone();
+                written.extend(step.get("edited").and_then(Value::as_array).cloned().unwrap_or_default());
+                written.sort_by_key(|pair| pair[0].as_u64());
+                (Value::from(written), step["remasked"].clone())
+            });
+            assert_eq!(printed.collect::<Vec<_>>(), steps(&golden), "{}", golden["id"]);
+            assert_eq!((&run["tokens"], &run["nfe"]), (&golden["final"], &golden["nfe"]), "{}", golden["id"]);
+        }
+    }
+    assert_eq!(kinds.len(), 22, "{kinds:?}");
+}
+
 #[test]
 fn probe_prints_what_the_official_models_compute() {
     for model in ["llada-tiny", "dream-tiny"] {

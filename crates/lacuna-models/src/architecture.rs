@@ -213,6 +213,8 @@ impl Architecture {
             shadows: !self.shifted,
             shifted: self.shifted,
             caches: true,
+            credits: true,
+            matrices: true,
         }
     }
 

@@ -25,6 +25,14 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
             return Err(lacuna::Error::NoSuchHead { head, heads });
         }
     }
+    if let Some(&layer) = view.matrix.iter().find(|layer| **layer >= layers) {
+        return Err(lacuna::Error::NoSuchLayer { layer, layers });
+    }
+    let shows_matrix = model.matrices && view.compute == Compute::All;
+    if !view.matrix.is_empty() && !shows_matrix {
+        let reason = "whole attention matrices are only shown of canvases that are computed on the CPU without a cache";
+        return Err(lacuna::Error::Incompatible(reason.into()));
+    }
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
         return Err(lacuna::Error::Incompatible(reason.into()));

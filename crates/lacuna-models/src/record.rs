@@ -98,6 +98,9 @@ pub struct StepRecord {
     pub block: usize,
     /// Positions and their tokens, ascending.
     pub unmasked: Vec<(usize, Token)>,
+    /// Decided positions whose token was replaced, and the new tokens, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<(usize, Token)>,
     /// Positions that were masked again after that, ascending.
     pub remasked: Vec<usize>,
     /// What the model thought of the tokens, if that was kept.
@@ -169,6 +172,7 @@ impl Record {
         let step = |delta: &Delta| StepRecord {
             block: delta.block,
             unmasked: delta.committed.iter().map(|commit| (commit.position, commit.token)).collect(),
+            edited: delta.edited.iter().map(|commit| (commit.position, commit.token)).collect(),
             remasked: delta.reopened.clone(),
             details: None,
             dependency: None,
@@ -214,7 +218,8 @@ impl Record {
                 }
             };
             let writable = |&position: &usize| position < canvas.len() && canvas.is_gap(position);
-            let legal = step.unmasked.iter().all(|(position, token)| writable(position) && *token != self.mask_token)
+            let mut written = step.unmasked.iter().chain(&step.edited);
+            let legal = written.all(|(position, token)| writable(position) && *token != self.mask_token)
                 && step.remasked.iter().all(writable);
             if step.grown > MOST_GROWN {
                 return unfit(format!("step {number} grows the canvas by more than {MOST_GROWN}"));
@@ -225,6 +230,7 @@ impl Record {
             let delta = Delta {
                 block: step.block,
                 committed: step.unmasked.iter().map(commit).collect(),
+                edited: step.edited.iter().map(commit).collect(),
                 reopened: step.remasked.clone(),
                 grown: step.grown,
             };

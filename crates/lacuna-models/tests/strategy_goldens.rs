@@ -4,7 +4,7 @@
 mod common;
 
 use common::{data, on_cpu, tiny};
-use lacuna::catalogue::Params;
+use lacuna::catalogue::{Kind, Params, parameter};
 use lacuna::{Canvas, Options, Run, Strategy, Token, decode};
 use lacuna_models::Precision;
 use serde::Deserialize;
@@ -24,6 +24,9 @@ struct Golden {
     end: Vec<Token>,
     steps: Vec<Vec<usize>>,
     rows: Option<Vec<Option<Vec<usize>>>>,
+    remask: Option<Vec<Vec<usize>>>,
+    #[serde(default)]
+    prompt_overwritten: bool,
     fragile: bool,
 }
 
@@ -69,7 +72,12 @@ impl Command {
         }
         let mut params = Params::new().with("block_length", golden.block_length).unwrap();
         for (flag, text) in flags {
-            params.parse(&flag.trim_start_matches("--").replace('-', "_"), &text).unwrap();
+            let name = flag.trim_start_matches("--").replace('-', "_");
+            let text = match parameter(&name).unwrap().parameter.kind {
+                Kind::File => std::fs::read_to_string(data("../../../..").join(text)).unwrap(),
+                _ => text,
+            };
+            params.parse(&name, &text).unwrap();
         }
         params
     }
@@ -84,7 +92,9 @@ fn check(file: &str, solid: usize) {
     let mut count = 0;
     for name in ["llada-tiny", "dream-tiny"] {
         let mut model = on_cpu(&tiny(name), Precision::F32);
-        for golden in goldens.iter().filter(|golden| golden.model == name && !golden.fragile) {
+        for golden in
+            goldens.iter().filter(|golden| golden.model == name && !golden.fragile && !golden.prompt_overwritten)
+        {
             count += 1;
             let command: Command = serde_json::from_value(commands[&golden.strategy].clone()).unwrap();
             let prompt: Vec<Token> = serde_json::from_value(prompts["prompts"][golden.prompt].clone()).unwrap();
@@ -94,14 +104,20 @@ fn check(file: &str, solid: usize) {
             decode(&mut runs, model.as_mut()).unwrap();
             let [run] = runs;
             let steps: Vec<Vec<usize>> = (run.trace().deltas.iter())
-                .map(|delta| delta.committed.iter().flat_map(|c| [c.position, c.token as usize]).collect())
+                .map(|delta| {
+                    let mut written: Vec<_> = delta.committed.iter().chain(&delta.edited).collect();
+                    written.sort_by_key(|commit| commit.position);
+                    written.into_iter().flat_map(|commit| [commit.position, commit.token as usize]).collect()
+                })
                 .collect();
+            let reopened: Vec<Vec<usize>> = run.trace().deltas.iter().map(|delta| delta.reopened.clone()).collect();
             let length = run.canvas().len();
             let computed = golden
                 .rows
                 .as_ref()
                 .map(|rows| rows.iter().map(|rows| rows.as_ref().map_or(length, Vec::len)).sum::<usize>());
             let same = steps == golden.steps
+                && golden.remask.as_ref().is_none_or(|remask| *remask == reopened)
                 && run.forwards() == golden.nfe
                 && run.canvas().tokens()[prompt.len()..] == golden.end
                 && computed.is_none_or(|computed| computed == run.rows_computed());
@@ -128,4 +144,54 @@ fn dkv_cache_computes_what_was_not_decided_long_ago() {
 #[test]
 fn cumulative_keeps_its_joint_probability() {
     check("strategies/cumulative.jsonl", 153);
+}
+
+#[test]
+fn localleap_relaxes_near_anchors() {
+    check("strategies/localleap.jsonl", 80);
+}
+
+#[test]
+fn hierarchy_takes_the_best_of_every_run() {
+    check("strategies/hierarchy.jsonl", 119);
+}
+
+#[test]
+fn hierarchy_reopens_what_lost_confidence() {
+    check("strategies/hierarchy_remask.jsonl", 39);
+}
+
+#[test]
+fn prophet_commits_the_rest_when_the_answer_is_sure() {
+    check("strategies/prophet.jsonl", 40);
+}
+
+#[test]
+fn p2_plans_the_path_anew_in_every_step() {
+    check("strategies/p2.jsonl", 59);
+}
+
+#[test]
+fn remdm_reopens_the_least_probable_tokens() {
+    check("strategies/remdm_conf.jsonl", 20);
+}
+
+#[test]
+fn core_replaces_what_does_not_hold() {
+    check("strategies/core.jsonl", 58);
+}
+
+#[test]
+fn credit_raises_what_stays_on_top() {
+    check("strategies/credit.jsonl", 99);
+}
+
+#[test]
+fn dawn_commits_what_the_attention_graph_allows() {
+    check("strategies/dawn.jsonl", 100);
+}
+
+#[test]
+fn pc_sampler_prefers_early_positions_and_rare_tokens() {
+    check("strategies/pc_sampler.jsonl", 49);
 }

@@ -42,6 +42,8 @@ impl Given {
             shadows: false,
             shifted,
             caches: false,
+            credits: true,
+            matrices: false,
         };
         let (logits, attention) = (Vec::new(), None);
         Self { description, largest, logits, attention, previous: HashMap::new(), fresh: HashMap::new() }
@@ -105,7 +107,9 @@ impl Predictor for Given {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        let seen = |view: &View<'_>| Ok(Observation { dependency: self.dependency(view.attention, view.tokens)? });
+        let seen = |view: &View<'_>| {
+            Ok(Observation { dependency: self.dependency(view.attention, view.tokens)?, ..Observation::default() })
+        };
         views.iter().map(seen).collect::<PyResult<_>>().map_err(carry)
     }
 

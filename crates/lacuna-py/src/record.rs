@@ -41,6 +41,8 @@ pub(crate) struct Step {
     block: usize,
     /// What was committed, ascending by position.
     committed: Vec<Commit>,
+    /// Decided positions whose token was replaced, ascending.
+    edited: Vec<Commit>,
     /// The positions that were reopened after that, ascending.
     reopened: Vec<usize>,
 }
@@ -51,8 +53,8 @@ impl From<&Delta> for Step {
             let lacuna::Commit { position, token, probability, entropy, score } = *commit;
             Commit { position, token, probability, entropy, score }
         };
-        let committed = delta.committed.iter().map(commit).collect();
-        Self { block: delta.block, committed, reopened: delta.reopened.clone() }
+        let [committed, edited] = [&delta.committed, &delta.edited].map(|list| list.iter().map(commit).collect());
+        Self { block: delta.block, committed, edited, reopened: delta.reopened.clone() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What decoding needs of a distribution over the vocabulary, and how it is taken from a row of logits.
 
-use crate::{Draw, Error, Result, Row, Token};
+use crate::{Credit, Draw, Error, Result, Row, Token};
 
 /// The model's belief about one position.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct Belief {
     pub divergence: Option<f64>,
     /// Probability of the scored token, if one was named ([`Row::scored_token`]).
     pub scored: Option<f64>,
+    /// The most probable token before credit was added, and its probability, if the row has credit ([`Row::credit`]).
+    pub vote: Option<(Token, f64)>,
 }
 
 /// How a row of logits is looked at.
@@ -75,6 +77,7 @@ impl Row<'_> {
             return Err(not_finite());
         }
         mask_out(logits, &self.sampling.suppressed);
+        let vote = self.credit.map(|credit| credit.add(logits));
         let token = self.sampling.rule.choose(logits, self.draw);
         mask_out(logits, &self.sampling.deferred);
 
@@ -91,12 +94,36 @@ impl Row<'_> {
             entropy,
             divergence: None,
             scored: self.scored_token.map(probability),
+            vote,
         };
         if self.remember {
             belief.divergence = previous.as_ref().map(|previous| divergence(logits, log_total, previous));
             *previous = Some(Previous { logits: logits.to_vec(), log_total });
         }
         Ok(belief)
+    }
+}
+
+impl Credit<'_> {
+    /// Adds credit to logits; returns the token that was the most probable before, and its probability.
+    fn add(self, logits: &mut [f32]) -> (Token, f64) {
+        let token = argmax(logits, |logit, _| f64::from(logit));
+        let Shape { first, log_total, .. } = Shape::of(logits);
+        let probability = (first - log_total).exp();
+        let gained = probability.powf(self.power);
+        let mut raise = |token: Token, credit: f64| {
+            let logit = &mut logits[token as usize];
+            *logit = (f64::from(*logit) + self.weight * credit.ln_1p()) as f32;
+        };
+        raise(token, gained + self.of(token));
+        for &(other, credit) in self.gathered.iter().filter(|(other, _)| *other != token) {
+            raise(other, credit);
+        }
+        (token, probability)
+    }
+
+    fn of(self, token: Token) -> f64 {
+        self.gathered.iter().find(|(other, _)| *other == token).map_or(0.0, |(_, credit)| *credit)
     }
 }
 
@@ -312,6 +339,19 @@ mod tests {
         let divergence = row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap();
         assert_close(divergence, 0.5 * (0.5f64 / 0.25).ln() + 0.5 * (0.5f64 / 0.75).ln());
         assert_close(row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap(), 0.0);
+    }
+
+    #[test]
+    fn credit_raises_what_was_most_probable_before() {
+        let sampling = Sampling::default();
+        let credit = Some(Credit { gathered: &[(2, 1.0), (0, 0.5)], weight: 2.0, power: 0.5 });
+        let belief = Row { credit, ..row(&sampling) }.believe(&mut logits(&[0.25, 0.4, 0.35]), &mut None).unwrap();
+        let weights = [0.25 * 1.5f64.powi(2), 0.4 * (1.0 + 0.4f64.sqrt()).powi(2), 0.35 * 2.0f64.powi(2)];
+        assert_eq!(belief.token, 2);
+        assert_close(belief.first, weights[2] / weights.iter().sum::<f64>());
+        let (token, probability) = belief.vote.unwrap();
+        assert_eq!(token, 1);
+        assert_close(probability, 0.4);
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl Canvas {
         self.tokens[position] == self.mask
     }
 
+    /// Whether `position` is a gap that has been filled.
+    pub fn is_decided(&self, position: usize) -> bool {
+        position < self.len() && self.is_gap(position) && !self.is_masked(position)
+    }
+
     /// Whether `position` was masked at the start.
     pub fn is_gap(&self, position: usize) -> bool {
         self.gaps[position]
@@ -75,6 +80,16 @@ impl Canvas {
     /// The positions that were masked at the start, ascending.
     pub fn gaps(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.len()).filter(|&position| self.is_gap(position))
+    }
+
+    /// The gaps of a range, ascending.
+    pub fn gaps_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.filter(|&position| self.is_gap(position))
+    }
+
+    /// The decided gaps of a range, ascending.
+    pub fn decided_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.filter(|&position| self.is_decided(position))
     }
 
     /// From the first gap to behind the last one.

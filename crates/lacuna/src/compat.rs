@@ -19,6 +19,10 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
         let why = format!("end or suppressed token {token} is outside the vocabulary, 0 to {}", model.vocabulary - 1);
         return Err(Error::Incompatible(why.into()));
     }
+    let matrix = strategy.pace.matrix(model);
+    if let Some(&layer) = matrix.iter().find(|layer| **layer >= model.layers) {
+        return Err(Error::NoSuchLayer { layer, layers: model.layers });
+    }
     for AttentionSource { layer, heads } in strategy.order.ranks_by().attention().iter().chain(&options.watch) {
         if *layer >= model.layers {
             return Err(Error::NoSuchLayer { layer: *layer, layers: model.layers });
@@ -37,6 +41,19 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
             "WINO verifies a token by predicting it again at its own position, but this model {cannot}: use a strategy without \
              'verify'"
         ));
+    }
+    if !matrix.is_empty() && !model.matrices {
+        return incompatible(
+            "this pace looks at whole attention matrices, which this model does not show here: decode on the CPU, or with another pace",
+        );
+    }
+    if !matrix.is_empty() && !strategy.cache.is_none() {
+        return incompatible("this pace looks at the attention of every position: decode without a cache");
+    }
+    if strategy.pace.credit().is_some() && !model.credits {
+        return incompatible(
+            "credit cannot be added to the logits of this model here: decode on the CPU, or with another pace",
+        );
     }
     if !strategy.cache.is_none() {
         if !model.caches {

@@ -96,6 +96,13 @@ pub enum Error {
         /// The step.
         step: usize,
     },
+    /// A revision named a position that is not decided.
+    NotDecided {
+        /// The position.
+        position: usize,
+        /// The step.
+        step: usize,
+    },
     /// An order gave the wrong number of scores, or NaN.
     BadScores {
         /// Number of scores given.
@@ -241,6 +248,9 @@ impl Error {
                 format!(
                     "the pace chose position {position} at step {step}, which is not a candidate or was chosen twice"
                 )
+            }
+            Self::NotDecided { position, step } => {
+                format!("the revision named position {position} at step {step}, where no token was decided")
             }
             Self::BadScores { given, wanted } => {
                 format!(

@@ -11,7 +11,7 @@
 //! | predictor | [`Predictor`] | the model: it observes canvases, then tells its [`Belief`] at the positions asked for |
 //! | order | [`Order`] | a score for each masked position, the highest first |
 //! | pace | [`Pace`] | how many of the ranked positions to commit now |
-//! | revision | [`Revision`] | which committed positions to reopen |
+//! | revision | [`Revision`] | which committed positions to reopen, and which tokens to replace |
 //! | window | [`Window`] | which masked positions may be filled now |
 //! | cache | [`Cache`] | which positions a forward pass computes |
 //! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best; [`catalogue`] has all parts by name |
@@ -62,15 +62,18 @@ pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
 pub use options::{Grow, LONGEST_STRATEGY, Options};
-pub use order::{Confidence, Dependency, Entropy, LeftToRight, Margin, Order, Random, RankBy, sources};
+pub use order::{
+    Confidence, Dependency, Entropy, Frequencies, LeftToRight, Margin, Order, PositionPrior, Random, RankBy, sources,
+};
 pub use pace::{
-    Adaptive, Bound, Draft, Entry, Factor, Pace, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
+    Adaptive, Bound, CreditRule, CreditThreshold, Dawn, Draft, Entry, Factor, Hierarchy, LocalLeap, Pace, Plan,
+    Prophet, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
 pub use predictor::{
-    AttentionSource, Compute, Description, Guide, Measure, Observation, Predictor, RankByAttention, ReadPlan, Row,
-    StopRule, Target, View,
+    AttentionSource, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention, ReadPlan,
+    Row, StopRule, Target, View,
 };
-pub use revision::{Backtrack, Revision, Verify};
+pub use revision::{Backtrack, Changes, Contrast, Doubt, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;
 pub use scene::{Ranked, Ranking, Scene};
 pub use step::{decode, step};

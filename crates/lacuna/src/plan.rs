@@ -7,7 +7,8 @@
 use crate::cache::{CacheView, Computed};
 use crate::scene::{Beliefs, RunState, Scene};
 use crate::{
-    Belief, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Result, Row, Run, StopRule, Target,
+    Belief, Changes, Commit, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Result, Row, Run,
+    StopRule, Target,
 };
 
 /// A step of one run on its way: its plan, and the ranking and beliefs as they become known.
@@ -29,10 +30,18 @@ pub(crate) struct Turn {
     expected: usize,
     most: usize,
     stop: Option<StopRule>,
-    /// Rows beside the candidates that the order uses.
-    order_rows: Vec<Target>,
+    /// Rows beside the candidates that the order and the pace use.
+    used_rows: Vec<Target>,
     /// Rows beside these that may be read.
     others: Vec<Target>,
+    /// Positions that the pace has chosen, and their tokens.
+    pub(crate) chosen: Vec<usize>,
+    pub(crate) committed: Vec<Commit>,
+    /// Positions that are masked in the second pass that the revision asks for, and its beliefs there.
+    pub(crate) probe: Vec<usize>,
+    pub(crate) probed: Beliefs,
+    /// Changes by the revision.
+    pub(crate) changes: Changes,
 }
 
 impl Turn {
@@ -48,11 +57,15 @@ impl Turn {
         let computed = strategy.cache.compute(&now);
         let alone = run.model.shifted && strategy.cache.opens_alone(&state.block);
         let masked = state.canvas.masked_before(state.block.range.end);
-        let candidates: Vec<usize> = masked.filter(|&p| !alone || p == state.block.range.start).collect();
+        let held = strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
+        let open = |p: &usize| !held && (!alone || *p == state.block.range.start);
+        let candidates: Vec<usize> = masked.filter(open).collect();
 
         let by = strategy.order.ranks_by();
         let ranks_by_beliefs = by.beliefs() || !state.options.sampling.deferred.is_empty();
-        let mut order_rows = strategy.order.rows(&state.canvas, &state.block);
+        let mut used_rows = strategy.order.rows(&state.canvas, &state.block);
+        let of_pace = strategy.pace.rows(&state.canvas, &state.block);
+        used_rows.extend(of_pace.into_iter().filter(|_| !candidates.is_empty()));
         let revision = strategy.revision.iter();
         let mut others: Vec<Target> =
             revision.flat_map(|revision| revision.rows(&state.canvas, &state.block)).collect();
@@ -64,8 +77,9 @@ impl Turn {
         }
         let all = ranks_by_beliefs || candidates.iter().all(|&position| read_anyway[position]);
         let candidate = |target: &Target| matches!(target, Target::Position(p) if candidates.binary_search(p).is_ok());
-        order_rows.retain(|target| !candidate(target));
-        others.retain(|target| !candidate(target) && !order_rows.contains(target));
+        used_rows.sort_unstable_by_key(|target| (target.position(), matches!(target, Target::Shadow(_))));
+        used_rows.dedup();
+        others.retain(|target| !candidate(target) && !used_rows.contains(target));
         others.extend(run.compared_next(&computed).into_iter().map(Target::Position));
 
         let count = candidates.len();
@@ -75,6 +89,7 @@ impl Turn {
             Reads::First(first) => (first.min(count), first.min(count), None),
             Reads::While(rule) => (rule.at_first().min(count), count, Some(rule)),
         };
+        used_rows.retain(|target| expected < count || !candidate(target));
         let mut turn = Self {
             view,
             candidates,
@@ -86,8 +101,13 @@ impl Turn {
             expected,
             most,
             stop,
-            order_rows,
+            used_rows,
             others,
+            chosen: Vec::new(),
+            committed: Vec::new(),
+            probe: Vec::new(),
+            probed: Beliefs::default(),
+            changes: Changes::default(),
         };
         if by == RankBy::Known && !ranks_by_beliefs {
             turn.ranking = Some(run.rank(&turn, strategy.order.score(&turn.scene(state))?)?);
@@ -97,24 +117,27 @@ impl Turn {
 
     /// What orders and revisions see of it.
     pub(crate) fn scene<'a>(&'a self, state: &'a RunState) -> Scene<'a> {
-        Scene { state, candidates: &self.candidates, beliefs: &self.beliefs }
+        Scene { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed }
     }
 
     /// The rows of the plan as the predictor gets them: certain ones and ranked ones.
     pub(crate) fn rows<'a>(&self, run: &'a Run) -> (Vec<Row<'a>>, Vec<Row<'a>>) {
         let row = |&target: &Target| run.state.row(self.view, target);
         let at = |&position: &usize| run.state.row(self.view, Target::Position(position));
-        let others = self.order_rows.iter().chain(&self.others).map(row);
+        let others = self.used_rows.iter().chain(&self.others).map(row);
         if self.expected == self.candidates.len() {
             return (self.candidates.iter().map(at).chain(others).collect(), Vec::new());
         }
         // A ranking that only the order's own rule makes is not known before the pass, to nobody.
-        let ranked = match (&self.ranking, run.strategy.order.ranks_by()) {
+        let ranked: Vec<Row<'a>> = match (&self.ranking, run.strategy.order.ranks_by()) {
             (Some(ranking), _) => ranking.positions().iter().map(at).collect(),
             (None, RankBy::MeanAttention(_)) => self.candidates.iter().map(at).collect(),
             (None, _) => Vec::new(),
         };
-        (others.collect(), ranked)
+        // No row is planned twice.
+        let beside =
+            |row: &Row<'_>| ranked.is_empty() || self.candidates.binary_search(&row.target.position()).is_err();
+        (others.filter(beside).collect(), ranked)
     }
 
     /// The plan with these rows.
@@ -131,11 +154,13 @@ impl Turn {
         ReadPlan { certain, ranked, expected: self.expected, most: self.most, stop: self.stop, rank }
     }
 
-    /// The rows that are read in any case: all candidates, or the first of the ranking, and those that the order uses.
+    /// The rows that are read in any case: all candidates, or the first of the ranking, and those that the order and the pace use.
     pub(crate) fn expected_rows<'a>(&'a self, state: &'a RunState) -> impl Iterator<Item = Row<'a>> {
         let positions = self.ranking.as_ref().map_or(&self.candidates[..], Ranking::positions);
-        let candidates = positions[..self.expected].iter().map(|&position| Target::Position(position));
-        candidates.chain(self.order_rows.iter().copied()).map(|target| state.row(self.view, target))
+        let mut targets: Vec<Target> = positions[..self.expected].iter().map(|&p| Target::Position(p)).collect();
+        let beside = self.used_rows.iter().filter(|target| !targets.contains(target)).copied().collect::<Vec<_>>();
+        targets.extend(beside);
+        targets.into_iter().map(|target| state.row(self.view, target))
     }
 
     /// Reads targets that were not read yet, together.
@@ -179,7 +204,7 @@ impl Turn {
         }
         let beliefs = self.known(&ranking, end);
         let ranking = &*self.ranking.insert(ranking);
-        let scene = Scene { state, candidates: &self.candidates, beliefs: &self.beliefs };
+        let scene = Scene { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed };
         Ok(Ranked { scene, ranking, beliefs })
     }
 

@@ -43,6 +43,10 @@ pub struct Description {
     pub shifted: bool,
     /// Whether keys and values can be cached across forward passes ([`View::compute`]).
     pub caches: bool,
+    /// Whether [`Row::credit`] is supported.
+    pub credits: bool,
+    /// Whether whole attention matrices can be observed ([`View::matrix`]).
+    pub matrices: bool,
 }
 
 /// One canvas in one forward pass.
@@ -54,6 +58,8 @@ pub struct View<'a> {
     pub tokens: &'a [Token],
     /// Attention whose dependency scores are wanted.
     pub attention: &'a [AttentionSource],
+    /// Layers whose whole attention matrix is wanted, averaged. Every position is computed then.
+    pub matrix: &'a [usize],
     /// Positions that get a shadow: an extra mask token with the same position id. A shadow attends to every token except
     /// the one it shadows, and to the other shadows; no token attends to a shadow, so the other rows are unchanged (WINO).
     pub shadows: &'a [usize],
@@ -156,6 +162,9 @@ pub struct Observation {
     /// For each source of the view, the dependency score of each position: the attention that it pays to all unmasked
     /// positions, averaged over the source's heads (Algorithm 1 of the DOS paper). Zero where the position is not masked.
     pub dependency: Vec<Vec<f32>>,
+    /// The attention that each position (row) pays to each position (column), row by row, averaged over all heads of the layers
+    /// asked for ([`View::matrix`]); empty if there are none.
+    pub matrix: Vec<f32>,
 }
 
 /// A row of the model's output that is to be read.
@@ -173,15 +182,29 @@ pub struct Row<'a> {
     pub scored_token: Option<Token>,
     /// A second view to guide this one.
     pub guide: Option<Guide>,
+    /// Credit that is added to the logits.
+    pub credit: Option<Credit<'a>>,
     /// Whether to keep this distribution under (run, position) and to report its divergence from the one kept before.
     pub remember: bool,
 }
 
 impl<'a> Row<'a> {
-    /// A plain row: no scored token, no guide, nothing remembered.
+    /// A plain row: no scored token, no guide, no credit, nothing remembered.
     pub fn new(view: usize, target: Target, sampling: &'a Sampling, draw: Draw) -> Self {
-        Self { view, target, sampling, draw, scored_token: None, guide: None, remember: false }
+        Self { view, target, sampling, draw, scored_token: None, guide: None, credit: None, remember: false }
     }
+}
+
+/// Credit that tokens have gathered at a position. The row's most probable token gathers `p^power` more, and
+/// `weight · ln(1 + credit)` is added to the logit of every token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Credit<'a> {
+    /// Tokens with credit.
+    pub gathered: &'a [(Token, f64)],
+    /// Factor of its logarithm.
+    pub weight: f64,
+    /// Exponent of the probability that is gathered.
+    pub power: f64,
 }
 
 /// A position that is predicted.

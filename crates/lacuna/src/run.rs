@@ -1,12 +1,13 @@
 //! A run: one canvas on its way from masks to text.
 
+use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cache::Computed;
 use crate::plan::Turn;
-use crate::scene::RunState;
+use crate::scene::{Credits, RunState};
 use crate::{
-    AttentionSource, Block, Blocks, Canvas, Commit, Compute, Delta, Description, Entry, Error, Observation, Options,
+    AttentionSource, Block, Blocks, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation, Options,
     Predictor, Result, Strategy, Target, Token, Trace, View, compat, step,
 };
 
@@ -15,13 +16,14 @@ use crate::{
 /// A run is stepped from outside, alone ([`Run::step`]) or together with others ([`step`]).
 #[derive(Debug)]
 pub struct Run {
-    id: u64,
+    pub(crate) id: u64,
     pub(crate) model: Description,
     pub(crate) strategy: Strategy,
     pub(crate) state: RunState,
     pub(crate) trace: Trace,
     blocks: Blocks,
     attention: Vec<AttentionSource>,
+    matrix: Vec<usize>,
     forwards: usize,
     rows_read: usize,
     rows_computed: usize,
@@ -44,11 +46,13 @@ impl Run {
         let mut run = Self {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
             model: model.clone(),
+            matrix: strategy.pace.matrix(model),
             attention: [strategy.order.ranks_by().attention(), &options.watch].concat(),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             state: RunState {
                 block: Block { index: 0, range: 0..0, step: 0 },
                 compares: strategy.pace.compares(),
+                credits: strategy.pace.credit().map(Credits::new),
                 canvas,
                 options,
                 seen: Observation::default(),
@@ -145,11 +149,15 @@ impl Run {
         let range = self.blocks.get(index).expect("there is such a block").clone();
         self.state.block = Block { index, range: range.start..range.start, step: 0 };
         let masks = self.state.canvas.masked_before(range.end).count();
-        self.strategy.pace.enter(&Entry { masks, blocks: self.blocks.len(), model: &self.model })?;
-        if let Some(revision) = &mut self.strategy.revision {
-            revision.enter();
+        if let Some(credits) = &mut self.state.credits {
+            credits.clear();
         }
-        Ok(())
+        let entry = Entry { masks, blocks: self.blocks.len(), model: &self.model };
+        self.strategy.pace.enter(&entry)?;
+        match &mut self.strategy.revision {
+            Some(revision) => revision.enter(&entry),
+            None => Ok(()),
+        }
     }
 
     /// The canvases of the next pass, made of `view`: this one, and with guidance the same without its prompt.
@@ -160,7 +168,7 @@ impl Run {
             Computed::Only(positions) => Compute::Only(positions),
         };
         let (run, shadows, tokens) = (self.id, &self.shadows[..], self.state.canvas.tokens());
-        let guided = View { run, tokens, attention: &self.attention, shadows, compute, ..view };
+        let guided = View { run, tokens, attention: &self.attention, matrix: &self.matrix, shadows, compute, ..view };
         let unguided = View { run, tokens: &self.unguided, shadows, compute, ..View::default() };
         [guided, unguided].into_iter().take(self.state.width())
     }
@@ -172,42 +180,56 @@ impl Run {
         masked.filter(|&position| computed.contains(position)).collect()
     }
 
-    /// Whether committing so many positions leaves no mask up to the block's end.
-    pub(crate) fn fills(&self, committed: usize) -> bool {
+    /// Whether committing these positions leaves no mask up to the block's end.
+    pub(crate) fn fills(&self, chosen: &[usize]) -> bool {
         let end = self.blocks.get(self.state.block.index).map_or(0, |block| block.end);
-        committed == self.state.canvas.masked_before(end).count()
+        chosen.iter().filter(|position| **position < end).count() == self.state.canvas.masked_before(end).count()
+    }
+
+    /// Whether the block takes another pass even if nothing is masked.
+    fn lingers(&self) -> bool {
+        let Self { strategy, state, .. } = self;
+        strategy.cache.lingers(&state.block) || strategy.pace.lingers(&state.block)
+    }
+
+    /// Whether this step leaves nothing to do in its block.
+    pub(crate) fn finishes_block(&self, turn: &Turn) -> bool {
+        self.fills(&turn.chosen) && turn.changes.reopened.is_empty() && !self.lingers()
     }
 
     /// Records what the step changed, and goes on to the next block, or to the end.
-    pub(crate) fn record(
-        &mut self,
-        turn: &mut Turn,
-        committed: Vec<Commit>,
-        reopened: Vec<usize>,
-        predictor: &mut dyn Predictor,
-    ) -> Result<()> {
-        let lingers = self.strategy.cache.lingers(&self.state.block);
-        let done = self.fills(committed.len()) && reopened.is_empty() && !lingers;
-        if done {
-            turn.read(&self.state, self.compared_next(&turn.computed).into_iter().map(Target::Position), predictor)?;
-        }
+    pub(crate) fn record(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
+        let lingers = self.lingers();
+        let done = self.finishes_block(turn);
         let width = self.state.width();
-        self.rows_read += turn.beliefs.len() * width;
+        let block = self.state.block.index;
+        self.rows_read += (turn.beliefs.len() + turn.probed.len()) * width;
         self.rows_computed += width
             * match &turn.computed {
                 Computed::Only(positions) => positions.len(),
                 Computed::All | Computed::AllAndCache => self.state.canvas.len() + self.shadows.len(),
             };
         self.forwards += width;
-        let mut delta = Delta { block: self.state.block.index, committed, reopened, grown: 0 };
+        if !turn.probe.is_empty() {
+            self.rows_computed += width * self.state.canvas.len();
+            self.forwards += width;
+            self.trace.deltas.push(Delta { block, ..Delta::default() });
+            self.state.number += 1;
+        }
+        if let Some(credits) = &mut self.state.credits {
+            let vote = |&position: &usize| Some((position, turn.beliefs.get(Target::Position(position))?.vote?));
+            credits.gather(turn.candidates.iter().filter_map(vote));
+        }
+        let (committed, Changes { edited, reopened }) = (take(&mut turn.committed), take(&mut turn.changes));
+        let mut delta = Delta { block, committed, edited, reopened, grown: 0 };
         delta.apply(&mut self.state.canvas);
         let complete = self.is_complete() && !lingers;
         delta.grown = if complete { self.grow()? } else { 0 };
         self.trace.deltas.push(delta);
         self.state.number += 1;
         self.state.block.step += 1;
-        if done && self.state.block.index + 1 < self.blocks.len() {
-            self.enter(self.state.block.index + 1)?;
+        if done && let Some(next) = self.next_block() {
+            self.enter(next)?;
         }
         self.finished = (self.is_complete() && !lingers) || self.text_is_decided();
         if self.finished {
@@ -216,6 +238,15 @@ impl Run {
             return Err(Error::NoProgress { step: self.state.number });
         }
         Ok(())
+    }
+
+    /// The next block in which something is masked.
+    fn next_block(&self) -> Option<usize> {
+        let masked = |index: &usize| {
+            let mut block = self.blocks.get(*index).cloned().into_iter().flatten();
+            block.any(|position| self.state.canvas.is_masked(position))
+        };
+        (self.state.block.index + 1..self.blocks.len()).find(masked)
     }
 
     /// Appends masks to a canvas that is decided without an end token, if it may grow. Returns how many.

@@ -1,6 +1,10 @@
 //! What a strategy sees of a step: the scene before it decides, and the ranking with its beliefs.
 
-use crate::{Belief, Block, Canvas, Draw, Guide, Observation, Options, Row, StopRule, Target};
+use std::collections::BTreeMap;
+
+use crate::{
+    Belief, Block, Canvas, Credit, CreditRule, Draw, Guide, Observation, Options, Row, StopRule, Target, Token,
+};
 
 /// Mutable state of a run.
 #[derive(Debug)]
@@ -14,6 +18,45 @@ pub(crate) struct RunState {
     pub(crate) number: usize,
     /// Whether beliefs are compared with those of the step before.
     pub(crate) compares: bool,
+    /// Credit that tokens gather, if the pace gives any.
+    pub(crate) credits: Option<Credits>,
+}
+
+/// Credit that tokens have gathered in a block, by position.
+#[derive(Debug)]
+pub(crate) struct Credits {
+    rule: CreditRule,
+    gathered: BTreeMap<usize, Vec<(Token, f64)>>,
+}
+
+impl Credits {
+    pub(crate) fn new(rule: CreditRule) -> Self {
+        Self { rule, gathered: BTreeMap::new() }
+    }
+
+    /// A block begins.
+    pub(crate) fn clear(&mut self) {
+        self.gathered.clear();
+    }
+
+    fn at(&self, position: usize) -> Credit<'_> {
+        let gathered = self.gathered.get(&position).map_or(&[][..], Vec::as_slice);
+        Credit { gathered, weight: self.rule.weight, power: self.rule.power }
+    }
+
+    /// Adds what the tokens of a step have gathered, and lets all credit fade.
+    pub(crate) fn gather(&mut self, votes: impl Iterator<Item = (usize, (Token, f64))>) {
+        for (position, (token, probability)) in votes {
+            let credits = self.gathered.entry(position).or_default();
+            let gained = probability.powf(self.rule.power);
+            match credits.iter_mut().find(|(other, _)| *other == token) {
+                Some((_, credit)) => *credit += gained,
+                None => credits.push((token, gained)),
+            }
+        }
+        let credits = self.gathered.values_mut().flatten();
+        credits.for_each(|(_, credit)| *credit *= self.rule.decay);
+    }
 }
 
 impl RunState {
@@ -25,13 +68,19 @@ impl RunState {
     /// The row that predicts `target`, if the run is view number `view`.
     pub(crate) fn row(&self, view: usize, target: Target) -> Row<'_> {
         let shadow = matches!(target, Target::Shadow(_));
+        let token = self.canvas.tokens()[target.position()];
         Row {
             view,
             target,
             sampling: &self.options.sampling,
             draw: self.draw(target.position()),
-            scored_token: shadow.then(|| self.canvas.tokens()[target.position()]),
+            scored_token: (token != self.canvas.mask()).then_some(token),
             guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),
+            credit: self
+                .credits
+                .as_ref()
+                .filter(|_| token == self.canvas.mask() && !shadow)
+                .map(|c| c.at(target.position())),
             remember: self.compares && !shadow,
         }
     }
@@ -79,6 +128,7 @@ pub struct Scene<'a> {
     pub(crate) state: &'a RunState,
     pub(crate) candidates: &'a [usize],
     pub(crate) beliefs: &'a Beliefs,
+    pub(crate) probed: &'a Beliefs,
 }
 
 impl<'a> Scene<'a> {
@@ -113,6 +163,15 @@ impl<'a> Scene<'a> {
         scores.sum::<f64>() / sources as f64
     }
 
+    /// The attention that one position pays to another, averaged over the layers that the pace asked for
+    /// ([`Pace::matrix`](crate::Pace::matrix)).
+    ///
+    /// # Panics
+    /// If it asked for none.
+    pub fn attention(&self, from: usize, to: usize) -> f32 {
+        self.state.seen.matrix[from * self.state.canvas.len() + to]
+    }
+
     /// The belief at a position.
     ///
     /// # Panics
@@ -133,6 +192,26 @@ impl<'a> Scene<'a> {
     pub fn beliefs(&self) -> impl Iterator<Item = &'a Belief> {
         let scene = *self;
         self.candidates.iter().map(move |&position| scene.belief(position))
+    }
+
+    /// Probability of a decided position's own token.
+    ///
+    /// # Panics
+    /// If the part did not declare that row, or the position is masked.
+    pub fn own_probability(&self, position: usize) -> f64 {
+        self.belief(position).scored.expect("the position is decided")
+    }
+
+    /// The belief at a position in the second pass that the revision asked for ([`Revision::probe`]), if it was probed.
+    ///
+    /// [`Revision::probe`]: crate::Revision::probe
+    pub fn probed(&self, position: usize) -> Option<&'a Belief> {
+        self.probed.get(Target::Position(position))
+    }
+
+    /// The gaps of the block, ascending.
+    pub fn block_gaps(&self) -> impl Iterator<Item = usize> + 'a {
+        self.state.canvas.gaps_in(self.state.block.range.clone())
     }
 
     /// Probability of a decided position's token to a model that sees everything but that token.

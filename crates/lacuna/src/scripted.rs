@@ -29,6 +29,8 @@ impl Scripted {
             shadows: true,
             shifted: false,
             caches: true,
+            credits: true,
+            matrices: true,
         };
         Self {
             description,
@@ -58,6 +60,20 @@ impl Scripted {
         (0..tokens.len()).map(|from| if masked(from) { mass(from) } else { 0.0 }).collect()
     }
 
+    fn matrix(&self, view: &View<'_>) -> Vec<f32> {
+        if view.matrix.is_empty() {
+            return Vec::new();
+        }
+        let length = view.tokens.len();
+        let pairs = (0..length).flat_map(|from| (0..length).map(move |to| (from, to)));
+        let mean = |(from, to)| {
+            let source = |&layer: &usize| AttentionSource { layer, heads: Vec::new() };
+            let layers = view.matrix.iter().map(|layer| (self.attention)(view.tokens, &source(layer), from, to));
+            layers.sum::<f32>() / view.matrix.len() as f32
+        };
+        pairs.map(mean).collect()
+    }
+
     /// The logits at a place; a shadow sees its own position masked.
     fn logits(&self, view: usize, place: Target) -> Vec<f32> {
         let mut tokens = self.views[view].clone();
@@ -78,7 +94,8 @@ impl Predictor for Scripted {
         self.runs = views.iter().map(|view| view.run).collect();
         let scores =
             |view: &View<'_>| view.attention.iter().map(|source| self.dependency(view.tokens, source)).collect();
-        Ok(views.iter().map(|view| Observation { dependency: scores(view) }).collect())
+        let seen = |view| Observation { dependency: scores(view), matrix: self.matrix(view) };
+        Ok(views.iter().map(seen).collect())
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {

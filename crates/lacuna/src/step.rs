@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::plan::Turn;
-use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
+use crate::{Commit, Error, Predictor, Ranking, ReadPlan, Result, Row, Run, Strategy, Target, View};
 
 /// Takes one step with each of `runs`. They share a forward pass, and one vocabulary projection for the rows that are read in any
 /// case.
@@ -13,10 +13,14 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
     observe(runs, &turns, predictor)?;
     order(runs, &mut turns, predictor)?;
     for (run, turn) in runs.iter_mut().zip(&mut turns) {
-        let chosen = run.pace(turn, predictor)?;
-        let committed = run.commit(&chosen, turn, predictor)?;
-        let reopened = run.revise(&chosen, turn, predictor)?;
-        run.record(turn, committed, reopened, predictor)?;
+        turn.chosen = run.pace(turn, predictor)?;
+        turn.committed = run.commit(turn, predictor)?;
+        run.revise(turn, predictor)?;
+        run.read_ahead(turn, predictor)?;
+    }
+    probe(runs, &mut turns, predictor)?;
+    for (run, turn) in runs.iter_mut().zip(&mut turns) {
+        run.record(turn, predictor)?;
     }
     Ok(())
 }
@@ -100,6 +104,48 @@ fn rank(runs: &[&mut Run], turns: &mut [Turn], by_beliefs: bool) -> Result<()> {
     Ok(())
 }
 
+/// A second forward pass for the runs whose revision asks for one, in which the positions that it names are masked.
+fn probe(runs: &mut [&mut Run], turns: &mut [Turn], predictor: &mut dyn Predictor) -> Result<()> {
+    let mut view = 0;
+    let mut masked = Vec::new();
+    for (index, (run, turn)) in runs.iter().zip(&*turns).enumerate().filter(|(_, (_, turn))| !turn.probe.is_empty()) {
+        let mut canvas = run.state.canvas.clone();
+        turn.probe.iter().for_each(|&position| canvas.reopen(position));
+        masked.push((index, view, [canvas.tokens().to_vec(), canvas.without_prompt()]));
+        view += run.state.width();
+    }
+    if masked.is_empty() {
+        return Ok(());
+    }
+    let row = |index: usize, view: usize, &position: &usize| Row {
+        remember: false,
+        ..runs[index].state.row(view, Target::Position(position))
+    };
+    let rows_of = |(index, view, _): &(usize, usize, _)| -> Vec<Row<'_>> {
+        turns[*index].probe.iter().map(|position| row(*index, *view, position)).collect()
+    };
+    let rows: Vec<Vec<Row<'_>>> = masked.iter().map(rows_of).collect();
+    let views: Vec<View<'_>> = (masked.iter().zip(&rows))
+        .flat_map(|((index, _, canvases), rows)| {
+            let run = &runs[*index];
+            let plan = ReadPlan { certain: rows, ..ReadPlan::default() };
+            let plans = [plan, ReadPlan::default()];
+            let view = move |(tokens, plan)| View { run: run.id, tokens, plan, ..View::default() };
+            canvases.iter().map(Vec::as_slice).zip(plans).take(run.state.width()).map(view)
+        })
+        .collect();
+    predictor.observe(&views)?;
+    let mut beliefs = predictor.read(&rows.concat())?.into_iter();
+    for (index, _, _) in masked {
+        let (run, turn) = (&mut *runs[index], &mut turns[index]);
+        for (&position, belief) in turn.probe.iter().zip(&mut beliefs) {
+            turn.probed.insert(Target::Position(position), belief);
+        }
+        run.apply_revision(turn)?;
+    }
+    Ok(())
+}
+
 impl Run {
     /// The ranking of a step's candidates by these scores.
     pub(crate) fn rank(&self, turn: &Turn, scores: Vec<f64>) -> Result<Ranking> {
@@ -119,12 +165,16 @@ impl Run {
         let alone = turn.alone;
         let ranked = turn.read_down(state, predictor)?;
         let chosen = if alone { ranked.first(1) } else { strategy.pace.choose(&ranked)? };
-        if chosen.is_empty() && !strategy.pace.is_scheduled() {
+        if chosen.is_empty() && !strategy.pace.may_wait() {
             return Err(Error::NoProgress { step: state.number });
         }
+        let leaps = strategy.pace.leaps();
+        let open = |position: &usize| match leaps {
+            true => *position < state.canvas.len() && state.canvas.is_masked(*position),
+            false => turn.candidates.binary_search(position).is_ok(),
+        };
         let mut distinct = HashSet::new();
-        let stray =
-            |position: &&usize| turn.candidates.binary_search(position).is_err() || !distinct.insert(**position);
+        let stray = |position: &&usize| !open(position) || !distinct.insert(**position);
         match chosen.iter().find(stray) {
             Some(&position) => Err(Error::NotACandidate { position, step: state.number }),
             None => Ok(chosen),
@@ -132,31 +182,53 @@ impl Run {
     }
 
     /// The tokens of the chosen positions, ascending by position.
-    fn commit(&self, chosen: &[usize], turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<Commit>> {
+    fn commit(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<Commit>> {
+        let chosen = turn.chosen.clone();
         turn.read(&self.state, chosen.iter().map(|&position| Target::Position(position)), predictor)?;
         let ranking = turn.ranking.as_ref().expect("the candidates were ranked");
         let mut scores = vec![0.0; self.state.canvas.len()];
         ranking.positions().iter().zip(ranking.scores()).for_each(|(&position, &score)| scores[position] = score);
         let scene = turn.scene(&self.state);
-        let commit = |&position: &usize| {
-            let belief = scene.belief(position);
-            let (token, probability, entropy) = (belief.token, belief.probability, belief.entropy);
-            Commit { position, token, probability, entropy, score: scores[position] }
-        };
+        let commit =
+            |&position: &usize| Commit { score: scores[position], ..Commit::of(position, scene.belief(position)) };
         let mut committed: Vec<Commit> = chosen.iter().map(commit).collect();
         committed.sort_by_key(|commit| commit.position);
         Ok(committed)
     }
 
-    /// The positions that the revision reopens.
-    fn revise(&mut self, chosen: &[usize], turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<usize>> {
-        let filled = self.fills(chosen.len());
-        let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else {
-            return Ok(Vec::new());
-        };
-        if revision.reads_after(chosen) {
+    /// What the revision changes, if it asks for no second pass.
+    fn revise(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
+        let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
+        if revision.reads_after(&turn.chosen) {
             turn.read(state, revision.rows(&state.canvas, &state.block), predictor)?;
         }
-        revision.reopen(chosen, filled, &turn.scene(state))
+        turn.probe = revision.probe(&turn.chosen, &turn.scene(state))?;
+        if let Some(&position) = turn.probe.iter().find(|&&position| !state.canvas.is_decided(position)) {
+            return Err(Error::NotDecided { position, step: state.number });
+        }
+        if turn.probe.is_empty() { self.apply_revision(turn) } else { Ok(()) }
+    }
+
+    /// What the revision changes.
+    fn apply_revision(&mut self, turn: &mut Turn) -> Result<()> {
+        let filled = self.fills(&turn.chosen);
+        let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
+        let changes = revision.revise(&turn.chosen, filled, &turn.scene(state))?;
+        let decided = |position: usize| state.canvas.is_decided(position) || turn.chosen.contains(&position);
+        let mut touched = changes.edited.iter().map(|edit| edit.position).chain(changes.reopened.iter().copied());
+        if let Some(position) = touched.find(|&position| !decided(position)) {
+            return Err(Error::NotDecided { position, step: state.number });
+        }
+        turn.changes = changes;
+        Ok(())
+    }
+
+    /// Reads the rows of the next block that its first step is compared with, if this step finishes the block.
+    fn read_ahead(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
+        if !self.finishes_block(turn) {
+            return Ok(());
+        }
+        let next = self.compared_next(&turn.computed).into_iter().map(Target::Position);
+        turn.read(&self.state, next, predictor)
     }
 }

@@ -6,7 +6,7 @@ use crate::cache::NoCache;
 use crate::catalogue::{self, Build, Default, Given, Need, PRESETS, Parameter, Params, Part, Section, Value};
 use crate::pace::number_of;
 use crate::window::InBlocks;
-use crate::{Block, Cache, Error, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
+use crate::{Block, Cache, Ends, Error, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
 
 /// How to decode: which positions first, how many at once, which to reopen, where, and what is computed.
 ///
@@ -65,15 +65,16 @@ impl Strategy {
         let scheduled = self.pace.is_scheduled();
         let block = Block { index: 0, range: 0..1, step: 0 };
         let by_score = !scheduled && matches!(self.pace.reads(&block, 1), Reads::While(StopRule::Score(_)));
+        let ends = self.revision.as_ref().map(|revision| revision.ends());
         if known && by_score {
             Some("the score of an order that is known beforehand says nothing that a threshold could test")
         } else if known && drawn {
             Some("an order that is known beforehand has no scores that a temperature could soften")
         } else if by_score && drawn {
             Some("a temperature adds noise to the scores that the threshold tests")
-        } else if scheduled && self.revision.is_some() {
+        } else if scheduled && ends.is_some_and(|ends| ends != Ends::EditsOnly) {
             Some("a schedule promises to end after its steps, but a revision reopens positions")
-        } else if self.pace.most() == Some(1) && self.revision.is_some() {
+        } else if self.pace.most() == Some(1) && ends == Some(Ends::ReopensFewer) {
             Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
         } else {
             None

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Canvas, Token};
+use crate::{Belief, Canvas, Token};
 
 /// The first canvas and every change since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Delta {
     pub block: usize,
     /// What was committed, ascending by position.
     pub committed: Vec<Commit>,
+    /// Decided positions whose token was replaced, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<Commit>,
     /// What was reopened after that, ascending.
     pub reopened: Vec<usize>,
     /// Masks appended to the canvas after that.
@@ -47,6 +50,14 @@ pub struct Commit {
     pub score: f64,
 }
 
+impl Commit {
+    /// The token of a belief, with score 0.
+    pub fn of(position: usize, belief: &Belief) -> Self {
+        let &Belief { token, probability, entropy, .. } = belief;
+        Self { position, token, probability, entropy, score: 0.0 }
+    }
+}
+
 impl Trace {
     /// The canvases after each step, the first one before any.
     pub fn canvases(&self) -> impl Iterator<Item = Canvas> + '_ {
@@ -69,7 +80,7 @@ impl Trace {
 impl Delta {
     /// Makes this change.
     pub fn apply(&self, canvas: &mut Canvas) {
-        self.committed.iter().for_each(|commit| canvas.commit(commit.position, commit.token));
+        self.committed.iter().chain(&self.edited).for_each(|commit| canvas.commit(commit.position, commit.token));
         self.reopened.iter().for_each(|&position| canvas.reopen(position));
         canvas.grow(self.grown);
     }

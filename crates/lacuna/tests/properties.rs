@@ -5,8 +5,9 @@ use std::collections::HashSet;
 use lacuna::catalogue::{Params, Section, Value, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked, ReadPlan,
-    Reads, Recipe, Result, Row, Run, Sampling, StopRule, Strategy, Target, Token, TokenRule, View, decode,
+    Belief, Canvas, Changes, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked,
+    ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, Scene, StopRule, Strategy, Target, Token, TokenRule,
+    View, decode,
 };
 use proptest::prelude::*;
 
@@ -38,13 +39,30 @@ fn values(gamma: f64, threshold: f64, first: usize, layers: &[usize]) -> Params 
         ("factor", 1.0 + gamma),
         ("conf_threshold", threshold),
         ("kl_threshold", 1.0),
+        ("remask_threshold", threshold),
+        ("low_threshold", threshold / 2.0),
+        ("gap_late", gamma),
+        ("remdm_start", threshold),
+        ("credit_weight", gamma),
+        ("tau_sink", 0.1),
+        ("tau_edge", 0.06),
+        ("tau_low", threshold),
+        ("tau_induce", threshold),
     ];
-    let counts = [("history", 1 + first % 3), ("saber_n", 1 + first % 4), ("block_length", 1 + first % 11)];
+    let counts = [
+        ("history", 1 + first % 3),
+        ("saber_n", 1 + first % 4),
+        ("block_length", 1 + first % 11),
+        ("remdm_loops", first % 5),
+        ("revise_every", 1 + first % 3),
+        ("unroll", 1 + first % 2),
+    ];
     let params = numbers.into_iter().try_fold(Params::new(), |params, (name, value)| params.with(name, value)).unwrap();
     let params = counts.into_iter().try_fold(params, |params, (name, value)| params.with(name, value)).unwrap();
     let mut distinct = layers.to_vec();
     distinct.dedup();
-    params.with("layer", &distinct[..]).unwrap()
+    let frequencies = r#"{"num_token": 100, "p_baseline_dict": {"3": 40, "4": 2}}"#;
+    params.with("layer", &distinct[..]).unwrap().with("frequencies", frequencies).unwrap()
 }
 
 /// The strategy with those of the parameters that it uses.
@@ -152,15 +170,21 @@ proptest! {
         let run = case.run(case.options());
         let window = run.strategy().window.clone();
         let blocks = window.blocks(&run.trace().start).unwrap();
+        let leaps = run.strategy().pace.leaps();
         let mut end = 0;
         let mut canvas = run.trace().start.clone();
         for delta in &run.trace().deltas {
             end = window.end(&canvas, blocks.get(delta.block).unwrap(), end);
             for commit in &delta.committed {
-                prop_assert!(canvas.is_masked(commit.position) && commit.position < end);
+                prop_assert!(canvas.is_masked(commit.position) && (leaps || commit.position < end));
                 prop_assert!(commit.token != MASK);
             }
+            for edit in &delta.edited {
+                prop_assert!(canvas.is_decided(edit.position) && canvas.tokens()[edit.position] != edit.token);
+            }
             prop_assert!(delta.committed.is_sorted_by_key(|commit| commit.position));
+            prop_assert!(delta.edited.is_sorted_by_key(|commit| commit.position));
+            prop_assert!(delta.reopened.is_sorted());
             delta.apply(&mut canvas);
         }
     }
@@ -229,7 +253,7 @@ proptest! {
         let mut options = case.options();
         options.sampling.suppressed = vec![STOP, 5];
         let run = case.run(options);
-        let written = run.trace().deltas.iter().flat_map(|delta| &delta.committed);
+        let written = run.trace().deltas.iter().flat_map(|delta| delta.committed.iter().chain(&delta.edited));
         prop_assert!(written.into_iter().all(|commit| ![MASK, STOP, 5].contains(&commit.token)));
     }
 }
@@ -239,7 +263,12 @@ fn check_bound(case: &Case, delta: &Delta, candidates: usize) -> std::result::Re
     let preset = lacuna::catalogue::PRESETS.iter().find(|preset| preset.name == case.strategy);
     let pace = preset.map_or(case.strategy.as_str(), |preset| preset.is).split('+').nth(1).unwrap_or("top1");
     let number = |name: &str| case.params.number(name).unwrap();
-    if pace != "schedule" {
+    let waits = ["schedule", "prophet", "plan"].contains(&pace);
+    let pauses = ["remdm", "core"].iter().any(|revision| case.strategy.ends_with(revision));
+    if pauses && committed.is_empty() {
+        return Ok(());
+    }
+    if !waits {
         prop_assert!(!committed.is_empty(), "a step must make progress");
     }
     let entropies = || committed.iter().map(|commit| commit.entropy);
@@ -416,6 +445,14 @@ fn what_is_foretold_is_what_is_read() {
         "dos+eb+backtrack",
         "dos+top3+verify",
         "random+eb+verify",
+        "p2",
+        "hierarchy-remask",
+        "dos+top3+regroup",
+        "remdm",
+        "dos+top2+remdm",
+        "dos+credit",
+        "dawn",
+        "dos+dawn",
     ] {
         let can_be_drawn = !name.starts_with("random") && !name.ends_with("score-threshold");
         for order_temperature in [0.0, 0.3].into_iter().take(1 + usize::from(can_be_drawn)) {
@@ -506,11 +543,20 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
     let of = |name: &'static str, value: Value| params([(name, value)]);
     let shifted = Description { shadows: false, ..able.clone() };
     let short = Description { context: 8, ..able.clone() };
+    let plain = Description { credits: false, matrices: false, ..able.clone() };
     let cases = [
         (message("dos", of("layer", 3usize.into()), 4, &able), "layer 3 does not exist: the model has layers 0 to 2"),
         (message("dos", of("heads", 1usize.into()), 4, &able), "head 1 does not exist"),
         (message("dos", none(), 8, &short), "the canvas has 9 positions, but the model's context ends at 8"),
         (message("wino", none(), 4, &shifted), "WINO verifies a token"),
+        (message("credit", none(), 4, &plain), "credit cannot be added to the logits of this model here"),
+        (message("dos+dawn", none(), 4, &plain), "looks at whole attention matrices"),
+        (message("dawn", of("cache", "dual".into()), 4, &able), "decode without a cache"),
+        (message("dawn", of("graph_layers", 3usize.into()), 4, &able), "layer 3 does not exist"),
+        (message("prior", none(), 4, &able), "'prior' needs frequencies"),
+        (message("prior", of("frequencies", "{}".into()), 4, &able), "must be JSON with num_token"),
+        (message("core", of("cache", "dual".into()), 4, &able), "decode without a cache"),
+        (message("dos+schedule+replan", none(), 4, &able), "a schedule promises to end"),
         (message("dos", none(), 0, &able), "no masked position"),
         (message("dso", none(), 4, &able), "did you mean 'dos'?"),
         (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
@@ -646,11 +692,82 @@ fn a_pace_that_cannot_be_followed_ends_the_run_with_an_error() {
     assert!(matches!(run(Strategy::new("stray", lacuna::Random, Stray)), Error::NotACandidate { position: 0, .. }));
 }
 
+/// A revision that names a position of the prompt.
+#[derive(Clone, Debug)]
+struct Trespass(bool);
+
+impl Revision for Trespass {
+    fn rows(&self, _canvas: &Canvas, _block: &lacuna::Block) -> Vec<Target> {
+        Vec::new()
+    }
+
+    fn probe(&self, _chosen: &[usize], _scene: &Scene<'_>) -> Result<Vec<usize>> {
+        Ok(if self.0 { vec![0] } else { Vec::new() })
+    }
+
+    fn revise(&mut self, _chosen: &[usize], _filled: bool, _scene: &Scene<'_>) -> Result<Changes> {
+        Ok(Changes::reopen(vec![0]))
+    }
+
+    fn settled(&self, _block: &lacuna::Block) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_revision_touches_nothing_but_decided_gaps() {
+    for probes in [false, true] {
+        let canvas = Canvas::with_tail(&[4], 3, MASK).unwrap();
+        let mut strategy = Strategy::new("trespass", lacuna::Confidence, lacuna::TopK(2));
+        strategy.revision = Some(Box::new(Trespass(probes)));
+        let mut runs = [Run::new(canvas, strategy, Options::default(), model(0).description()).unwrap()];
+        let error = decode(&mut runs, &mut model(0)).unwrap_err();
+        assert!(matches!(error, Error::NotDecided { position: 0, step: 0 }), "{error}");
+    }
+}
+
+#[test]
+fn a_second_pass_is_a_step_of_its_own_and_guidance_doubles_it() {
+    for guidance in [0.0, 1.5] {
+        let canvas = Canvas::with_tail(&[4, 5], 40, MASK).unwrap();
+        let given =
+            params([("revise_every", 1usize.into()), ("revise_most", 4usize.into()), ("steps", 20usize.into())]);
+        let strategy = Strategy::parse("core", &given).unwrap();
+        let mut model = model(3);
+        let options = Options { guidance, ..Options::default() };
+        let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
+        decode(&mut runs, &mut model).unwrap();
+        let deltas = &runs[0].trace().deltas;
+        assert_eq!(deltas.len(), 30, "20 steps, and a second pass in each of the middle half");
+        assert_eq!(runs[0].forwards(), 30 * if guidance > 0.0 { 2 } else { 1 });
+        assert!(deltas.iter().any(|delta| !delta.edited.is_empty()));
+        assert_eq!(deltas.iter().filter(|delta| delta.committed.is_empty()).count(), 10);
+    }
+}
+
+#[test]
+fn prophet_leaps_over_all_blocks_once_the_answer_is_sure() {
+    let sharp = |tokens: &[Token], _: usize| {
+        let decided = tokens.iter().filter(|&&token| token != MASK).count();
+        let mut logits = vec![0.0; VOCABULARY];
+        logits[3] = decided as f32;
+        logits
+    };
+    let mut model = Scripted::new(VOCABULARY, MASK, sharp);
+    let canvas = Canvas::with_tail(&[4, 5], 12, MASK).unwrap();
+    let given = params([("block_length", 3usize.into()), ("gap_early", 4.5.into()), ("gap_mid", 4.5.into())]);
+    let strategy = Strategy::parse("prophet", &given).unwrap();
+    let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
+    decode(&mut runs, &mut model).unwrap();
+    let counts: Vec<usize> = runs[0].trace().deltas.iter().map(|delta| delta.committed.len()).collect();
+    assert_eq!(counts, [1, 1, 1, 9], "a gap of 5 with five decided");
+}
+
 #[test]
 fn records_tell_what_parts_need() {
     use lacuna::catalogue::Need;
     for part in parts(Section::Order) {
-        let strategy = Strategy::parse(&part.name, &Params::new()).unwrap();
+        let strategy = parse(&part.name, &values(0.5, 0.5, 0, &[0])).unwrap();
         let by = strategy.order.ranks_by();
         assert_eq!(part.needs.contains(&Need::Attention), !by.attention().is_empty(), "{}", part.name);
         assert_eq!(part.needs.contains(&Need::Beliefs), by.beliefs(), "{}", part.name);

@@ -2,6 +2,7 @@
 
 mod bench;
 mod compare;
+mod diff;
 mod eval;
 mod fill;
 mod generate;
@@ -16,6 +17,7 @@ mod tune;
 
 pub(crate) use bench::{Bench, bench};
 pub(crate) use compare::{Compare, compare};
+pub(crate) use diff::{Diff, diff};
 pub(crate) use eval::{Eval, eval};
 pub(crate) use fill::{Fill, fill};
 pub(crate) use generate::{Generate, generate};

@@ -125,48 +125,59 @@ impl Attended {
         }
     }
 
-    /// The attention weights of the only row of a selection, whose query (before rotation) is `query`, to every key of its
-    /// view: the mean over `heads`, or over all if there are none.
+    /// The attention weights of the tokens of a view in a selection, whose queries (before rotation) are `queries`, to every key
+    /// of the view, row by row: the mean over `heads`, or over all if there are none.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
     pub(crate) fn weights(
         &self,
         layout: &Layout,
         selection: &Selection,
+        view: usize,
         transform: HeadTransform<'_>,
-        query: &[f32],
+        queries: &[f32],
         context: &Context,
         heads: &[usize],
     ) -> Vec<f32> {
         match context {
-            Context::F32(key_values) => self.weights_with(layout, selection, transform, query, key_values, heads),
-            Context::Bf16(key_values) => self.weights_with(layout, selection, transform, query, key_values, heads),
+            Context::F32(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
+            Context::Bf16(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
     fn weights_with<E: Scratched>(
         &self,
         layout: &Layout,
         selection: &Selection,
+        view: usize,
         transform: HeadTransform<'_>,
-        query: &[f32],
+        queries: &[f32],
         key_values: &KeyValues<E>,
         heads: &[usize],
     ) -> Vec<f32> {
-        let (shape, tile) = (self.shape, selection.tiles[0]);
+        let (shape, length) = (self.shape, layout.spans[view].length);
         let all: Vec<usize> = (0..shape.heads).collect();
         let heads = if heads.is_empty() { &all } else { heads };
-        let mut mean = vec![0.0; layout.spans[tile.view].length];
-        for &head in heads {
+        let tokens = |tile: &Tile| tile.view == view && !tile.shadow;
+        let tiles: Vec<Tile> = selection.tiles.iter().copied().filter(tokens).collect();
+        let mut means = vec![0.0; tiles.iter().map(|tile| tile.count).sum::<usize>() * length];
+        let add = |means: &mut [f32], tile: Tile, head: usize, scratch: &mut Scratch<E>| {
             let task = Task { shape, tile, head, layout, selection, transform, key_values };
             let visible = task.visible();
-            E::with_scratch(|scratch| {
-                let total = task.exponentials(scratch, query, &mut [0.0])[0] * heads.len() as f64;
-                for (key, mean) in mean[..visible].iter_mut().enumerate() {
-                    let place = run_offset::<f32>(visible, 0, key / f32::DEPTH) + key % f32::DEPTH;
+            let totals = task.exponentials(scratch, queries, &mut [0.0; TILE]);
+            for (index, means) in means.chunks_exact_mut(length).enumerate() {
+                let total = totals[index] * heads.len() as f64;
+                for (key, mean) in means[..visible].iter_mut().enumerate() {
+                    let place = run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH;
                     *mean += (f64::from(scratch.scores[place]) / total) as f32;
                 }
-            });
-        }
-        mean
+            }
+        };
+        // Every tile but the last is full.
+        means.par_chunks_mut(TILE * length).zip(tiles).for_each(|(means, tile)| {
+            E::with_scratch(|scratch| heads.iter().for_each(|&head| add(means, tile, head, scratch)));
+        });
+        means
     }
 
     /// Writes the mixed values of all heads of a row of the selection.

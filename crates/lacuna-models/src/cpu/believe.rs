@@ -9,7 +9,7 @@ use crate::ask::takes_the_largest;
 ///
 /// `logits` must have room for every token that the row's sampling names.
 pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
-    if !takes_the_largest(row.sampling) {
+    if !takes_the_largest(row.sampling) || row.credit.is_some() {
         return row.believe(logits, previous);
     }
     let not_finite = || Error::NotFinite { position: row.target.position() };
@@ -34,6 +34,7 @@ pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous
         entropy: (total.ln() - weighted / total).max(0.0),
         divergence,
         scored: row.scored_token.map(|token| probability(logits[token as usize])),
+        vote: None,
     })
 }
 
@@ -75,7 +76,7 @@ mod tests {
                 let sampling = Sampling { rule: choice, suppressed: vec![3, 6], deferred: Vec::new() };
                 let draw = Draw::new(0, 0, 0);
                 let (target, scored_token) = (Target::Position(0), Some(4));
-                let row = Row { view: 0, target, sampling: &sampling, draw, scored_token, guide: None, remember: true };
+                let row = Row { scored_token, remember: true, ..Row::new(0, target, &sampling, draw) };
                 let (mut kept, mut kept_exact) = (None, None);
                 for step in 0..3 {
                     let found = believe(&row, &mut logits(step, length, reach), &mut kept).unwrap();

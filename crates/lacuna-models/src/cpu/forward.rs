@@ -87,7 +87,9 @@ impl Forward {
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
         let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
-        let mut seen: Vec<Observation> = views.iter().map(|view| Observation { dependency: scores(view) }).collect();
+        let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
+        let blank = |view| Observation { dependency: scores(view), matrix: vec![0.0; squared(view)] };
+        let mut seen: Vec<Observation> = views.iter().map(blank).collect();
 
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
@@ -112,9 +114,14 @@ impl Forward {
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
                 continue;
             }
             fill();
+            if views.iter().any(|view| view.matrix.contains(&layer)) {
+                work.ask(block);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
+            }
             if views.iter().any(|view| asks(view, layer)) {
                 masked.select(layout, masked_rows(layout, views, layer), TILE);
                 work.enter(*sizes, block, hidden, Some(masked));
@@ -150,7 +157,15 @@ impl Forward {
                 work.enter(*sizes, block, hidden, Some(one));
                 work.ask(block);
                 let transform = block.query_transform(*sizes, rope);
-                let paid = work.attended.weights(layout, one, transform, &work.query, context, &source.heads);
+                let paid = work.attended.weights(
+                    layout,
+                    one,
+                    one.tiles[0].view,
+                    transform,
+                    &work.query,
+                    context,
+                    &source.heads,
+                );
                 mean.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / sources.len() as f32);
             }
             if layer < last {
@@ -278,6 +293,27 @@ fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> impl Iterat
     let asking = layout.spans.iter().zip(views).filter(move |(_, view)| asks(view, layer));
     let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
     rows.filter(|&row| layout.is_masked(row))
+}
+
+/// Adds a layer's attention to the matrices that it was asked for.
+#[allow(clippy::too_many_arguments, reason = "the parts of one forward pass, borrowed apart")]
+fn add_matrices(
+    work: &Work,
+    layout: &Layout,
+    all: &Selection,
+    transform: HeadTransform<'_>,
+    context: &Context,
+    views: &[View<'_>],
+    layer: usize,
+    seen: &mut [Observation],
+) {
+    for (index, (view, seen)) in views.iter().zip(seen).enumerate() {
+        if view.matrix.contains(&layer) {
+            let paid = work.attended.weights(layout, all, index, transform, &work.query, context, &[]);
+            let layers = view.matrix.len() as f32;
+            seen.matrix.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / layers);
+        }
+    }
 }
 
 /// Puts a layer's mass where it was asked for.

@@ -139,7 +139,7 @@ impl Forward {
             these.to_vec()
         };
         let mut show = |view: &View<'_>| view.attention.iter().map(|_| next(view.tokens.len())).collect();
-        views.iter().map(|view| Observation { dependency: show(view) }).collect()
+        views.iter().map(|view| Observation { dependency: show(view), ..Observation::default() }).collect()
     }
 
     /// Makes room for a pass, and sends its inputs.

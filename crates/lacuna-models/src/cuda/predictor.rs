@@ -74,7 +74,7 @@ impl CudaPredictor {
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: architecture.description(mask),
+            description: Description { credits: false, matrices: false, ..architecture.description(mask) },
             precision,
             layout: Layout::new(architecture.shifted),
             reader: Reader::new(&gpu, forward.sizes)?,

@@ -269,6 +269,10 @@ class Step:
         """What was committed, ascending by position."""
 
     @property
+    def edited(self) -> list[Commit]:
+        """Decided positions whose token was replaced, ascending."""
+
+    @property
     def reopened(self) -> list[int]:
         """The positions that were reopened after that, ascending."""
 

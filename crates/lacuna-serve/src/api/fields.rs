@@ -129,6 +129,7 @@ fn schema_of(parameter: &Parameter) -> Value {
             {"type": "null"},
         ]}),
         Kind::Text => json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY}),
+        Kind::File => json!({"type": ["string", "null"]}),
     }
 }
 

@@ -258,7 +258,7 @@ impl Follower {
 
     /// The step's decisions with their texts. A token that completes a character gets the whole of it.
     fn committed(&self, delta: &Delta, text: &Text) -> Result<Vec<Detail>, ApiError> {
-        let committed = delta.committed.iter().map(|commit| {
+        let committed = delta.committed.iter().chain(&delta.edited).map(|commit| {
             let mut written = spell(&[commit.token], text)?;
             if written.contains(UNFINISHED) {
                 written = self.completed(commit.position, text)?;

@@ -131,6 +131,66 @@ pub const PRESETS: &[Preset] = &[
         is: "confidence+threshold-or-schedule",
         values: &[("window", Default::Word("sliding"))],
     },
+    Preset {
+        name: "localleap",
+        about: "LocalLeap: confident positions, and less confident ones near them",
+        is: "confidence+localleap",
+        values: &[],
+    },
+    Preset {
+        name: "hierarchy",
+        about: "dInfer's hierarchy: the best of every run of masks, and all confident positions",
+        is: "confidence+hierarchy",
+        values: &[],
+    },
+    Preset {
+        name: "hierarchy-remask",
+        about: "dInfer's hierarchy that reopens tokens which have lost confidence",
+        is: "confidence+hierarchy+regroup",
+        values: &[("remask_threshold", Default::Number(0.4)), ("low_threshold", Default::Number(0.4))],
+    },
+    Preset {
+        name: "credit",
+        about: "dInfer's credit: confident positions, with tokens that were the best before raised",
+        is: "confidence+credit",
+        values: &[],
+    },
+    Preset {
+        name: "dawn",
+        about: "DAWN: confident positions, and others that the attention graph allows",
+        is: "confidence+dawn",
+        values: &[],
+    },
+    Preset {
+        name: "pc-sampler",
+        about: "PC-Sampler: early positions and tokens that are rarer than the model finds them first",
+        is: "prior+schedule",
+        values: &[],
+    },
+    Preset {
+        name: "prophet",
+        about: "Prophet: LLaDA's sampler, and everything at once when the answer is sure",
+        is: "confidence+prophet",
+        values: &[],
+    },
+    Preset {
+        name: "p2",
+        about: "P2: in every step the best share of all positions is kept, the rest is masked again",
+        is: "confidence+plan+replan",
+        values: &[],
+    },
+    Preset {
+        name: "remdm",
+        about: "ReMDM's deterministic form: the least probable tokens are reopened, one by one",
+        is: "confidence+top1+remdm",
+        values: &[],
+    },
+    Preset {
+        name: "core",
+        about: "CORE: LLaDA's sampler with tokens replaced that do not hold when the least certain are masked together",
+        is: "confidence+schedule+core",
+        values: &[],
+    },
 ];
 
 static BUILT_IN: LazyLock<Vec<Arc<Part>>> = LazyLock::new(|| {
@@ -342,6 +402,11 @@ impl<'a> Given<'a> {
             Default::Number(default) => self.params.number(name).unwrap_or(default),
             _ => self.params.number(name).unwrap_or_else(|| panic!("'{name}' has no default")),
         }
+    }
+
+    /// A number, if it was given.
+    pub fn optional_number(&self, name: &str) -> Option<f64> {
+        self.params.number(name)
     }
 
     /// A whole number.

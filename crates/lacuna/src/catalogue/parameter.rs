@@ -50,6 +50,8 @@ pub enum Kind {
     Layers,
     /// Any text.
     Text,
+    /// The text of a file. A command line gives its path, and reads it.
+    File,
 }
 
 /// A range of numbers.
@@ -175,7 +177,7 @@ impl Parameter {
             Kind::Choice(_) | Kind::Part(_) => "choice",
             Kind::Integers => "integers",
             Kind::Layers => "layers",
-            Kind::Text => "string",
+            Kind::Text | Kind::File => "string",
         }
     }
 
@@ -205,6 +207,7 @@ impl Parameter {
             Kind::Integers => "must be a list of distinct whole numbers, such as 0,3".into(),
             Kind::Layers => "must be a layer such as 4, a list such as 2,4, a range such as 2-5, or all".into(),
             Kind::Text => "must be a text".into(),
+            Kind::File => "must be the text of a file".into(),
         }
     }
 
@@ -215,8 +218,10 @@ impl Parameter {
             Kind::Flag => text.trim().parse().ok().map(Value::Flag),
             Kind::Integer { .. } => number(text).map(Value::Integer),
             Kind::Limit | Kind::Number(_) => text.trim().parse().ok().map(Value::Number),
-            Kind::Integers => text.split(',').map(number).collect::<Option<_>>().map(Value::Integers),
-            Kind::Choice(_) | Kind::Part(_) | Kind::Layers | Kind::Text => Some(Value::Text(text.into())),
+            Kind::Integers => {
+                text.trim_matches(['[', ']', ' ']).split(',').map(number).collect::<Option<_>>().map(Value::Integers)
+            }
+            Kind::Choice(_) | Kind::Part(_) | Kind::Layers | Kind::Text | Kind::File => Some(Value::Text(text.into())),
         };
         self.check(&value.ok_or_else(|| self.refusal(text.to_string()))?)
     }
@@ -225,7 +230,7 @@ impl Parameter {
     pub fn check(&self, value: &Value) -> Result<Value> {
         let whole = |number: f64| (number.fract() == 0.0 && (0.0..9.0e15).contains(&number)).then_some(number as u64);
         let canonical = match (self.kind, value) {
-            (Kind::Flag, Value::Flag(_)) | (Kind::Text, Value::Text(_)) => Some(value.clone()),
+            (Kind::Flag, Value::Flag(_)) | (Kind::Text | Kind::File, Value::Text(_)) => Some(value.clone()),
             (Kind::Integer { least, most }, Value::Integer(number)) => {
                 (least..=most).contains(number).then(|| value.clone())
             }

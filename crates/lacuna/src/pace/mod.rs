@@ -2,12 +2,19 @@
 
 mod adaptive;
 mod bound;
+mod credit;
+mod dawn;
 mod draft;
 mod factor;
+mod groups;
+mod leap;
+mod prophet;
 mod schedule;
+mod share;
 mod stability;
 mod threshold;
 mod top;
+mod unroll;
 
 use std::fmt::Debug;
 
@@ -15,16 +22,25 @@ use dyn_clone::DynClone;
 
 pub use adaptive::Adaptive;
 pub use bound::Bound;
+pub use credit::{CreditRule, CreditThreshold};
+pub use dawn::Dawn;
 pub use draft::Draft;
 pub use factor::Factor;
+pub use groups::Hierarchy;
+pub(crate) use groups::{Groups, LOW_THRESHOLD, OPTIONAL_THRESHOLD, REMASK_THRESHOLD};
+pub use leap::LocalLeap;
+pub use prophet::Prophet;
+pub(crate) use schedule::steps_in_block;
 pub use schedule::{Schedule, Timetable};
+pub use share::Plan;
+pub(crate) use share::Shares;
 pub use stability::Stability;
 pub use threshold::{ScoreThreshold, Threshold};
 pub use top::TopK;
 pub(crate) use top::number_of;
 
 use crate::catalogue::{Default, Kind, Parameter, Part, Range};
-use crate::{Block, Description, Ranked, Result, StopRule};
+use crate::{Block, Canvas, Description, Ranked, Result, StopRule, Target};
 
 /// Chooses the positions to commit from a ranking.
 pub trait Pace: DynClone + Debug + Send + Sync {
@@ -33,6 +49,11 @@ pub trait Pace: DynClone + Debug + Send + Sync {
 
     /// The positions to commit now, of those that are ranked. At least one, unless it follows a schedule.
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>>;
+
+    /// Rows beside the ranking whose beliefs it uses ([`Scene::belief`](crate::Scene::belief)).
+    fn rows(&self, _canvas: &Canvas, _block: &Block) -> Vec<Target> {
+        Vec::new()
+    }
 
     /// A block begins.
     fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
@@ -48,6 +69,32 @@ pub trait Pace: DynClone + Debug + Send + Sync {
     /// Whether it takes a fixed number of steps, some of which may commit nothing.
     fn is_scheduled(&self) -> bool {
         false
+    }
+
+    /// Whether a step may commit nothing.
+    fn may_wait(&self) -> bool {
+        self.is_scheduled()
+    }
+
+    /// Whether it may choose masked positions behind the window's end.
+    fn leaps(&self) -> bool {
+        false
+    }
+
+    /// Whether the block takes another pass after this one even if nothing is masked, as in code that tests for that only now and
+    /// then.
+    fn lingers(&self, _block: &Block) -> bool {
+        false
+    }
+
+    /// Credit that tokens gather from step to step, if it gives any. All beliefs of masked positions have it in their logits.
+    fn credit(&self) -> Option<CreditRule> {
+        None
+    }
+
+    /// Layers whose whole attention matrix it uses, averaged ([`Scene::attention`](crate::Scene::attention)).
+    fn matrix(&self, _model: &Description) -> Vec<usize> {
+        Vec::new()
     }
 
     /// Upper bound on the positions committed in a step, if there is a fixed one.
@@ -107,7 +154,17 @@ pub(crate) fn parts() -> Vec<Part> {
         vec![top::part()],
         bound::parts(),
         threshold::parts(),
-        vec![factor::part(), stability::part(), schedule::part(), draft::part(), adaptive::part()],
+        vec![
+            leap::part(),
+            credit::part(),
+            dawn::part(),
+            groups::part(),
+            factor::part(),
+            stability::part(),
+            schedule::part(),
+            prophet::part(),
+        ],
+        vec![share::part(), draft::part(), adaptive::part()],
     ]
     .into_iter()
     .flatten()

@@ -88,15 +88,22 @@ impl Schedule {
     }
 }
 
+/// Steps for a block, if there are so many for the whole canvas; one per masked position if not given.
+pub(crate) fn steps_in_block(steps: Option<usize>, entry: &Entry<'_>) -> Result<usize> {
+    let &Entry { masks, blocks, .. } = entry;
+    match steps {
+        Some(steps) if steps % blocks != 0 => {
+            let expected = format!("must be a multiple of the number of blocks, {blocks}");
+            Err(Error::parameter("steps", steps.to_string(), expected))
+        }
+        steps => Ok(steps.map_or(masks, |steps| steps / blocks)),
+    }
+}
+
 impl Pace for Schedule {
     fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
-        let &Entry { masks, blocks, .. } = entry;
-        if let Some(steps) = self.steps.filter(|steps| steps % blocks != 0) {
-            let expected = format!("must be a multiple of the number of blocks, {blocks}");
-            return Err(Error::parameter("steps", steps.to_string(), expected));
-        }
-        self.masks = masks;
-        self.steps_in_block = self.steps.map_or(masks, |steps| steps / blocks);
+        self.masks = entry.masks;
+        self.steps_in_block = steps_in_block(self.steps, entry)?;
         Ok(())
     }
 

@@ -70,6 +70,7 @@ fn believe(found: &Summary, position: usize, scored: bool, before: Option<f64>) 
         // at most as much for each token.
         divergence: before.map(|before| divergence / total + before - log_total),
         scored: scored.then(|| probability(found.scored)),
+        vote: None,
     })
 }
 

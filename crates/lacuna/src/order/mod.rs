@@ -1,7 +1,11 @@
 //! Orders: which masked position comes first.
 
+mod prior;
+
 use std::fmt::Debug;
 use std::sync::Arc;
+
+pub use prior::{Frequencies, PositionPrior};
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
 use crate::{AttentionSource, Block, Canvas, Result, Scene, Target};
@@ -84,6 +88,7 @@ pub(crate) fn parts() -> Vec<Part> {
         Part::order("entropy", "lowest entropy", |_| Ok(Arc::new(Entropy))).needs(&[Need::Beliefs]),
         Part::order("margin", "largest distance between the best and the second token", |_| Ok(Arc::new(Margin)))
             .needs(&[Need::Beliefs]),
+        prior::part(),
         Part::order("left", "from left to right", |_| Ok(Arc::new(LeftToRight))),
         Part::order("random", "by chance", |_| Ok(Arc::new(Random))),
     ]
