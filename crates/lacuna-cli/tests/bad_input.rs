@@ -31,10 +31,16 @@ fn requests() {
     let cases: [(&[&str], &str); 29] = [
         (&["--prompt-tokens", "1,512"], "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511"),
         (&["--prompt-tokens", ""], "the prompt is empty"),
-        (&["--prompt-tokens", "1,511"], "the prompt has the mask token at position 1: a text with gaps is for `fill`"),
+        (
+            &["--prompt-tokens", "1,511"],
+            "the prompt has the mask token at position 1: only a text with gaps may have masks",
+        ),
         (&["--prompt-tokens", "1,x"], "'x' is not a token id"),
-        (&["--prompt-tokens", "1", "--gen-length", "0"], "--gen-length is 0, but it must be 1 or more"),
-        (&["--prompt-tokens", "1", "--block-length", "0"], "--block-length is 0, but it must be 1 or more"),
+        (
+            &["--prompt-tokens", "1", "--gen-length", "0"],
+            "--gen-length is 0, but it must be a whole number from 1 to 16777216",
+        ),
+        (&["--prompt-tokens", "1", "--block-length", "0"], "--block-length is 0, but it must be a whole number from 1"),
         (
             &["--prompt-tokens", "1", "--gen-length", "16", "--block-length", "5"],
             "it must divide the generation length, 16",
@@ -43,8 +49,11 @@ fn requests() {
             &["--prompt-tokens", "1", "--strategy", "dos", "--layer", "4"],
             "layer 4 does not exist: the model has layers 0 to 3",
         ),
-        (&["--prompt-tokens", "1", "--strategy", "dos", "--layer", "x"], "'x' is not a layer"),
-        (&["--prompt-tokens", "1", "--strategy", "dos", "--layer", "3-1"], "the range 3-1 is empty"),
+        (
+            &["--prompt-tokens", "1", "--strategy", "dos", "--layer", "x"],
+            "--layer is x, but it must be a layer such as 4",
+        ),
+        (&["--prompt-tokens", "1", "--strategy", "dos", "--layer", "3-1"], "--layer is 3-1, but it must be a layer"),
         (
             &["--prompt-tokens", "1", "--strategy", "dos", "--heads", "4"],
             "head 4 does not exist: every layer has heads 0 to 3",
@@ -56,10 +65,10 @@ fn requests() {
         (&["--prompt-tokens", "1", "--strategy", "confidance"], "did you mean 'confidence'?"),
         (&["--prompt-tokens", "1", "--strategy", "dos+fast"], "unknown strategy 'fast'"),
         (&["--prompt-tokens", "1", "--strategy", "eb"], "write <order>+eb"),
-        (&["--prompt-tokens", "1", "--strategy", "dos+score-threshold"], "give a threshold"),
+        (&["--prompt-tokens", "1", "--strategy", "dos+score-threshold"], "'score-threshold' needs --threshold"),
         (
             &["--prompt-tokens", "1", "--strategy", "random+score-threshold", "--threshold", "1"],
-            "a random score says nothing",
+            "says nothing that a threshold could test",
         ),
         (&["--prompt-tokens", "1", "--strategy", "dos+eb", "--gamma", "-1"], "--gamma is -1, but it must be 0 or more"),
         (
@@ -185,8 +194,11 @@ fn damaged_models() {
     let line = complaint_about(folder.path());
     assert!(line.contains("shape") && line.contains("model.transformer"), "{line}");
 
-    fs::write(&config, text.replace("\"model_type\": \"llada\"", "\"model_type\": \"gpt2\"")).unwrap();
-    assert!(complaint_about(folder.path()).contains("gpt2"));
+    let foreign = text
+        .replace("\"model_type\": \"llada\"", "\"model_type\": \"gpt2\"")
+        .replace("LLaDAModelLM", "GPT2LMHeadModel");
+    fs::write(&config, foreign).unwrap();
+    assert!(complaint_about(folder.path()).contains("GPT2LMHeadModel"));
 
     let folder = copy_of("llada-tiny-sharded");
     fs::remove_file(folder.path().join("model-00002-of-00003.safetensors")).unwrap();

@@ -15,7 +15,9 @@ fn run(evaluation: &Evaluation) {
 
 fn labelled(strategy: &str, block_length: usize, layer: usize, label: &str) -> Trial {
     let mut trial = trial("words", strategy);
-    trial.settings = trial.settings.with("layer", layer).unwrap();
+    if trial.uses_attention() {
+        trial.settings = trial.settings.with("layer", layer).unwrap();
+    }
     Trial { block_length, labels: vec![label.into()], ..trial }
 }
 

@@ -127,7 +127,6 @@ export function fault(parameter, typed) {
   const { type, minimum, maximum, choices } = parameter;
   if (type === "choice" && !choices.includes(text)) return `“${text}” is none of ${choices.join(", ")}.`;
   if (type === "integers" && !/^\d+(\s*,\s*\d+)*$/.test(text)) return `“${text}” is no list of numbers, such as 0, 3.`;
-  if (type === undefined && Math.abs(Number(text)) === Infinity) return `“${text}” is no number.`;
   if (type !== "number" && type !== "integer") return null;
   const value = Number(text);
   if (!Number.isFinite(value)) return `“${text}” is no number.`;
@@ -142,8 +141,7 @@ function valueOf({ type }, typed) {
   if (type === "number" || type === "integer") return Number(typed);
   if (type === "boolean") return typed === "true";
   if (type === "integers") return typed.split(",").map(Number);
-  // A server that tells no types takes numbers as numbers.
-  return type === undefined && !Number.isNaN(Number(typed)) ? Number(typed) : typed;
+  return typed;
 }
 
 function sentence(clauses) {

@@ -558,7 +558,7 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
         (message("core", of("cache", "dual".into()), 4, &able), "decode without a cache"),
         (message("dos+schedule+replan", none(), 4, &able), "a schedule promises to end"),
         (message("dos", none(), 0, &able), "no masked position"),
-        (message("doos", none(), 4, &able), "did you mean 'dos'?"),
+        (message("dso", none(), 4, &able), "did you mean 'dos'?"),
         (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
         (message("eb", none(), 4, &able), "write <order>+eb"),
         (message("random+score-threshold", of("threshold", 0.5.into()), 4, &able), "says nothing that a threshold"),

@@ -40,7 +40,9 @@ impl Trial {
 
     /// The layers whose attention is used.
     pub fn layers(&self) -> Vec<usize> {
-        self.settings.integers("layer").unwrap_or_default()
+        let strategy = self.strategy().ok();
+        let sources = strategy.iter().flat_map(|strategy| strategy.order.ranks_by().attention());
+        sources.map(|source| source.layer).collect()
     }
 
     /// Whether both measure the same, whatever tables they are for.
