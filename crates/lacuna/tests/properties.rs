@@ -54,6 +54,7 @@ fn values(gamma: f64, threshold: f64, first: usize, layers: &[usize]) -> Params 
         ("saber_n", 1 + first % 4),
         ("block_length", 1 + first % 11),
         ("remdm_loops", first % 5),
+        ("answer_offset", first),
         ("revise_every", 1 + first % 3),
         ("unroll", 1 + first % 2),
     ];
@@ -756,6 +757,7 @@ fn prophet_leaps_over_all_blocks_once_the_answer_is_sure() {
     let mut model = Scripted::new(VOCABULARY, MASK, sharp);
     let canvas = Canvas::with_tail(&[4, 5], 12, MASK).unwrap();
     let given = params([("block_length", 3usize.into()), ("gap_early", 4.5.into()), ("gap_mid", 4.5.into())]);
+    let given = given.with("answer_offset", 7usize).unwrap();
     let strategy = Strategy::parse("prophet", &given).unwrap();
     let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
     decode(&mut runs, &mut model).unwrap();

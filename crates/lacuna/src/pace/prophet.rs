@@ -12,8 +12,8 @@ use crate::{Block, Canvas, Ranked, Result, Target};
 pub struct Prophet {
     schedule: Schedule,
     steps: Option<usize>,
-    /// Distance of the answer from the first gap; if not given, the answer is at the end.
-    offset: Option<usize>,
+    /// Distance of the answer from the first gap.
+    offset: usize,
     /// Bounds of the three thirds.
     bounds: [f64; 3],
 }
@@ -24,7 +24,7 @@ const ANSWER: usize = 5;
 const ANSWER_OFFSET: Parameter = Parameter::new(
     "answer_offset",
     Kind::Integer { least: 0, most: 1 << 24 },
-    Default::Depends("the last five positions"),
+    Default::Required,
     "first of the five positions of the answer, counted from the first masked one",
 );
 const GAPS: Kind = Kind::Number(Range::closed(0.0, 1e6));
@@ -43,7 +43,7 @@ pub(super) fn part() -> Part {
         Ok(Box::new(Prophet {
             schedule: Schedule::new(Timetable::Llada, steps),
             steps,
-            offset: given.optional_integer("answer_offset"),
+            offset: given.integer("answer_offset"),
             bounds: ["gap_early", "gap_mid", "gap_late"].map(|name| given.number(name)),
         }))
     })
@@ -52,9 +52,7 @@ pub(super) fn part() -> Part {
 
 impl Prophet {
     fn answer(&self, canvas: &Canvas) -> impl Iterator<Item = usize> {
-        let span = canvas.span();
-        let offset = self.offset.unwrap_or(span.len().saturating_sub(ANSWER));
-        span.skip(offset).take(ANSWER)
+        canvas.span().skip(self.offset).take(ANSWER)
     }
 
     fn is_sure(&self, ranked: &Ranked<'_>) -> bool {
