@@ -136,7 +136,7 @@ class Options(TypedDict, total=False):
     """schedule: last timestep of schedule dream. It must be more than 0 and less than 1. Default: 0.001."""
     answer_offset: int | None
     """prophet: first of the five positions of the answer, counted from the first masked one. It must be a whole
-    number from 0 to 16777216. Default: the last five positions."""
+    number from 0 to 16777216. Default: required."""
     gap_early: float | None
     """prophet: mean logit gap of a sure answer in the first third of the steps. It must be 0 or more and at most
     1000000. Default: 7.5."""
