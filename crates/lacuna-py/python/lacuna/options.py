@@ -56,6 +56,15 @@ class Options(TypedDict, total=False):
     heads: int | Sequence[int] | None
     """dos: attention heads that are averaged, from 0. It must be a list of distinct whole numbers, such as 0,3.
     Default: all."""
+    frequencies: str | None
+    """prior: frequencies of tokens in a corpus: JSON with num_token and p_baseline_dict, as PC-Sampler has them.
+    It must be the text of a file. Default: required."""
+    position_decay: float | None
+    """prior: how fast the weight of a position falls along the block; 0 does not prefer early positions. It must
+    be 0 or more and at most 1000. Default: 0.25."""
+    frequency_cap: float | None
+    """prior: upper bound on -p ln f, with f the frequency of the token. It must be more than 0 and at most
+    1000000. Default: 10."""
     gamma: float | None
     """eb: entropy bound in nats: sum H - max H <= gamma. It must be 0 or more and at most 1000000. Default:
     0.01."""
@@ -63,12 +72,54 @@ class Options(TypedDict, total=False):
     """cumulative: least product of the probabilities of all tokens of a step. It must be more than 0 and at most
     1. Default: 0.9."""
     threshold: float | None
-    """threshold, score-threshold, threshold-or-schedule, draft: confidence to reach; for score-threshold the
-    order's score to reach. It must be more than 0 and at most 1. Default: 0.95; required; a schedule instead;
-    0.6."""
+    """threshold, score-threshold, threshold-or-schedule, localleap, credit, hierarchy, draft, regroup:
+    confidence to reach; for score-threshold the order's score to reach. It must be more than 0 and at most 1.
+    Default: threshold: 0.95; score-threshold: required; threshold-or-schedule: a schedule instead; localleap:
+    0.9; credit: 0.9; hierarchy: none; draft: 0.6; regroup: none."""
     steps: int | None
-    """threshold-or-schedule, klass, schedule: steps for the whole canvas; klass falls back to their schedule. It
-    must be a whole number from 1 to 65536. Default: one per token."""
+    """threshold-or-schedule, klass, schedule, prophet, plan, replan, core: steps for the whole canvas; klass
+    falls back to their schedule. It must be a whole number from 1 to 65536. Default: one per token."""
+    relaxed_threshold: float | None
+    """localleap: confidence to reach near a position that reaches threshold. It must be 0 or more and at most 1.
+    Default: 0.75."""
+    radius: int | None
+    """localleap: largest distance to a position that reaches threshold. It must be a whole number from 0 to
+    65536. Default: 4."""
+    credit_weight: float | None
+    """credit: factor of ln(1 + credit), which is added to a token's logit. It must be 0 or more and at most
+    1000. Default: 0.7."""
+    credit_power: float | None
+    """credit: exponent of the probability that the best token gathers as credit in a step. It must be 0 or more
+    and at most 1000. Default: 0.2."""
+    credit_decay: float | None
+    """credit: share of the credit that is left after a step. It must be 0 or more and at most 1. Default: 0.8."""
+    unroll: int | None
+    """credit, hierarchy: most passes before a block is tested for masks; above 1 some passes may find nothing to
+    do, as in dInfer. It must be a whole number from 1 to 1024. Default: 1."""
+    expected_tpf: int | None
+    """credit, hierarchy: tokens that a pass is expected to commit: masks / expected_tpf passes are made before a
+    block is tested. It must be a whole number from 1 to 65536. Default: 8."""
+    graph_layers: int | Sequence[int] | None
+    """dawn: layers whose attention makes the graph, from 0. It must be a list of distinct whole numbers, such as
+    0,3. Default: the last four."""
+    tau_sink: float | None
+    """dawn: mean attention above which a position is a sink, to which nothing depends. It must be 0 or more and
+    at most 1. Default: 0.01."""
+    tau_edge: float | None
+    """dawn: attention from which on a position depends on another. It must be 0 or more and at most 1. Default:
+    0.07."""
+    tau_induce: float | None
+    """dawn: confidence to reach if a position depends on a sure token. It must be 0 or more and at most 1.
+    Default: 0.7."""
+    tau_low: float | None
+    """dawn: confidence to reach by positions that do not depend on each other. It must be 0 or more and at most
+    1. Default: 0.7."""
+    low_threshold: float | None
+    """hierarchy, regroup: confidence that the best of a run must exceed. It must be 0 or more and at most 1.
+    Default: none."""
+    remask_threshold: float | None
+    """hierarchy, regroup: confidence below which a decided position counts as masked. It must be 0 or more and
+    at most 1. Default: hierarchy: none; regroup: 0.4."""
     factor: float | None
     """factor: uncertainty that all tokens of a step may have together. It must be more than 0 and at most 10000.
     Default: 1."""
@@ -83,14 +134,41 @@ class Options(TypedDict, total=False):
     """schedule: how the tokens are spread over the steps. It must be one of llada, dream. Default: llada."""
     eps: float | None
     """schedule: last timestep of schedule dream. It must be more than 0 and less than 1. Default: 0.001."""
+    answer_offset: int | None
+    """prophet: first of the five positions of the answer, counted from the first masked one. It must be a whole
+    number from 0 to 16777216. Default: the last five positions."""
+    gap_early: float | None
+    """prophet: mean logit gap of a sure answer in the first third of the steps. It must be 0 or more and at most
+    1000000. Default: 7.5."""
+    gap_mid: float | None
+    """prophet: the same in the second third. It must be 0 or more and at most 1000000. Default: 5."""
+    gap_late: float | None
+    """prophet: the same in the last third. It must be 0 or more and at most 1000000. Default: 2.5."""
     saber_n: int | None
     """adaptive, backtrack: least number of tokens in a step. It must be a whole number from 1 to 65536. Default:
     2."""
     threshold_back: float | None
     """verify: tokens with less support than this are reopened. It must be 0 or more and at most 1. Default: 0.9."""
+    remdm_start: float | None
+    """remdm: share of a block that is decided before tokens are reopened. It must be 0 or more and at most 1.
+    Default: 0.875."""
+    remdm_k: int | None
+    """remdm: tokens that are reopened at once. It must be a whole number from 1 to 65536. Default: 1."""
+    remdm_loops: int | None
+    """remdm: times that tokens of a block are reopened. It must be a whole number from 0 to 65536. Default: 32."""
+    core_rule: Literal["core", "margin_remask"] | None
+    """core: tokens that are replaced: the least likely ones, or those where the second pass is least sure. It
+    must be one of core, margin_remask. Default: core."""
+    revise_every: int | None
+    """core: steps between two revisions. It must be a whole number from 1 to 65536. Default: 8."""
+    revise_candidates: int | None
+    """core: tokens with the smallest margins that are masked together in the second pass. It must be a whole
+    number from 1 to 65536. Default: 32."""
+    revise_most: int | None
+    """core: tokens that a revision replaces at most. It must be a whole number from 1 to 65536. Default: 1."""
     block_length: int | None
     """blocks, sliding: positions in a block; for a sliding window its length at the start. It must be a whole
-    number from 1 to 16777216. Default: one block; required."""
+    number from 1 to 16777216. Default: blocks: one block; sliding: required."""
     max_window: int | None
     """sliding: most positions that are open from the first masked one on. It must be a whole number, 1 or more,
     or -1 for no limit. Default: no limit."""
