@@ -132,7 +132,8 @@ impl Request {
         recipes.iter().zip(strategies).map(request).collect()
     }
 
-    fn strategy_for<'a>(&'a self, model: &'a PlanContext) -> &'a str {
+    /// The name of the strategy: as asked, else as the model recommends.
+    pub fn strategy_for<'a>(&'a self, model: &'a PlanContext) -> &'a str {
         self.word("strategy").or(model.recommended.word("strategy")).unwrap_or(USUAL_STRATEGY)
     }
 

@@ -245,7 +245,7 @@ async fn requests_and_steps_are_counted() {
         metric(&router, &format!("lacuna_text_nfe_total{{{strategy}}}")).await,
         body["usage"]["lacuna"]["nfe"].as_f64().unwrap()
     );
-    for path in ["/app.js", "/style.css", "/"] {
+    for path in ["/app.js", "/session.js", "/"] {
         get(&router, path).await;
     }
     assert_eq!(metric(&router, "lacuna_requests_total{route=\"/{file}\",status=\"200\"}").await, 2.0);

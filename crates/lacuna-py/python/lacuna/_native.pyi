@@ -59,64 +59,109 @@ def register_pace(
 
 @final
 class Candidates:
-    """The candidates of one step, as an order sees them. Every array has one entry per candidate, those of the first run first.
-
-    numpy.asarray and torch.frombuffer take the arrays as they are; `tolist()` makes lists of them.
+    """The candidates of one step, as an order in Python sees them. A batch of runs comes in one call: every array has one entry per
+    candidate, those of the first run first.
     """
 
-    positions: memoryview
-    """int64 [n]: the masked positions that may be filled."""
-    runs: memoryview
-    """int64 [n]: which of `canvases` each belongs to."""
-    steps: memoryview
-    """int64 [n]: steps that its run has taken before."""
-    blocks: memoryview
-    """int64 [n]: index of the block being decoded."""
-    uniform: memoryview
-    """float64 [n]: random numbers in (0, 1), keyed by seed, step and position."""
-    dependency: memoryview
-    """float32 [sources, n]: dependency score of each attention source."""
-    token: memoryview | None
-    """int64 [n]: the token that would be committed; None if the order does not use beliefs."""
-    probability: memoryview | None
-    """float64 [n]: probability of that token."""
-    first: memoryview | None
-    """float64 [n]: largest probability."""
-    second: memoryview | None
-    """float64 [n]: second largest probability."""
-    entropy: memoryview | None
-    """float64 [n]: entropy in nats."""
-    canvases: list[list[int]]
-    """The canvas of each run: token ids, with the mask token at undecided positions."""
-    mask_token: int
-    """Id of the mask token."""
+    @property
+    def positions(self) -> memoryview:
+        """int64 [n]: the masked positions that may be filled."""
+
+    @property
+    def runs(self) -> memoryview:
+        """int64 [n]: which of `canvases` each belongs to."""
+
+    @property
+    def steps(self) -> memoryview:
+        """int64 [n]: steps that its run has taken before."""
+
+    @property
+    def blocks(self) -> memoryview:
+        """int64 [n]: index of the block being decoded."""
+
+    @property
+    def uniform(self) -> memoryview:
+        """float64 [n]: random numbers in (0, 1), keyed by seed, step and position."""
+
+    @property
+    def dependency(self) -> memoryview:
+        """float32 [sources, n]: dependency score of each attention source."""
+
+    @property
+    def token(self) -> memoryview | None:
+        """int64 [n]: the token that would be committed; None if the order does not use beliefs."""
+
+    @property
+    def probability(self) -> memoryview | None:
+        """float64 [n]: probability of that token."""
+
+    @property
+    def first(self) -> memoryview | None:
+        """float64 [n]: largest probability."""
+
+    @property
+    def second(self) -> memoryview | None:
+        """float64 [n]: second largest probability."""
+
+    @property
+    def entropy(self) -> memoryview | None:
+        """float64 [n]: entropy in nats."""
+
+    @property
+    def canvases(self) -> list[list[int]]:
+        """The canvas of each run: token ids, with the mask token at undecided positions."""
+
+    @property
+    def mask_token(self) -> int:
+        """Id of the mask token."""
 
 @final
 class RankedPositions:
-    """A ranking, as a pace sees it. `token` to `entropy` are of the first m positions, as many as the pace reads."""
+    """A ranking, as a pace in Python sees it."""
 
-    positions: memoryview
-    """int64 [n]: the candidates, best first."""
-    scores: memoryview
-    """float64 [n]: their scores in the order."""
-    token: memoryview
-    """int64 [m]: the tokens that would be committed."""
-    probability: memoryview
-    """float64 [m]: probability of that token."""
-    second: memoryview
-    """float64 [m]: second largest probability."""
-    entropy: memoryview
-    """float64 [m]: entropy in nats."""
-    step: int
-    """Steps taken before."""
-    block: int
-    """Index of the block being decoded."""
-    block_step: int
-    """Steps taken in this block before."""
-    canvas: list[int]
-    """The canvas: token ids, with the mask token at undecided positions."""
-    mask_token: int
-    """Id of the mask token."""
+    @property
+    def positions(self) -> memoryview:
+        """int64 [n]: the candidates, best first."""
+
+    @property
+    def scores(self) -> memoryview:
+        """float64 [n]: their scores in the order."""
+
+    @property
+    def token(self) -> memoryview:
+        """int64 [m]: the tokens that would be committed, of the first m that the pace reads."""
+
+    @property
+    def probability(self) -> memoryview:
+        """float64 [m]: probability of that token."""
+
+    @property
+    def second(self) -> memoryview:
+        """float64 [m]: second largest probability."""
+
+    @property
+    def entropy(self) -> memoryview:
+        """float64 [m]: entropy in nats."""
+
+    @property
+    def step(self) -> int:
+        """Steps taken before."""
+
+    @property
+    def block(self) -> int:
+        """Index of the block being decoded."""
+
+    @property
+    def block_step(self) -> int:
+        """Steps taken in this block before."""
+
+    @property
+    def canvas(self) -> list[int]:
+        """The canvas: token ids, with the mask token at undecided positions."""
+
+    @property
+    def mask_token(self) -> int:
+        """Id of the mask token."""
 
 class Error(Exception):
     """A model, a file or a device cannot do what was asked of it."""

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lacuna::{Canvas, Error, Run, Token};
-use lacuna_models::{GAP, Kind, Plan, PlanContext, Request, Specials};
+use lacuna_models::{GAP, Kind, Plan, PlanContext, Request, Specials, uses_attention};
 
 use super::ApiError;
 use super::body::{Ask, Given, Goal, Prompt};
@@ -131,16 +131,22 @@ fn with_length(ask: &Ask) -> Result<Request, ApiError> {
 
 /// The request's plan for this model.
 fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
-    let mut plan = with_length(ask)?.plan(&service.checkpoint)?;
+    let context = PlanContext::of(&service.checkpoint);
+    let asked = with_length(ask)?;
+    let strategy = asked.strategy_for(&context);
+    // Layers may be watched that the order does not use.
+    let watched = watch.attention && !uses_attention(strategy);
+    let request = Request(asked.filter(|name| !(watched && matches!(name, "layer" | "heads"))));
+    let mut plan = request.plan_for(&context)?;
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
-        let named = plan.params.integers(name).map_or(0, |named| named.len());
+        let named = asked.integers(name).map_or(0, |named| named.len());
         if named > there {
             return Err(ApiError::bad(format!("{name} names {named}, but the model has {there}")).at(name));
         }
     }
-    if watch.attention && plan.layers().is_empty() {
-        plan.options.watch = PlanContext::of(&service.checkpoint).attention_for(&plan.params);
+    if watched {
+        plan.options.watch = context.attention_for(&asked);
     }
     Ok(plan)
 }
