@@ -41,7 +41,7 @@ mod text;
 
 pub use architecture::{Architecture, Family};
 pub use checkpoint::{Checkpoint, Recommended};
-pub use cpu::{CpuPredictor, Product, believe, ceiling_gflops, forward_flops};
+pub use cpu::{Bound, CpuPredictor, Isa, Product, believe, ceiling_gflops, ceiling_of, forward_flops, memory_gbps};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use encode::GAP;
 pub use error::{Error, Result};

@@ -3,7 +3,7 @@
 use lacuna::{Observation, View};
 use rayon::prelude::*;
 
-use super::attention::{Attended, Shape, TILE, Want};
+use super::attention::{Attended, Shape, Want, tile_rows};
 use super::kept::Kept;
 use super::kernel::{Lines, rms_norm, silu_times};
 use super::key_values::Context;
@@ -84,7 +84,7 @@ impl Forward {
         let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
         hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
 
-        all.select(layout, 0..layout.rows(), TILE);
+        all.select(layout, 0..layout.rows(), tile_rows());
         let last = weights.blocks.len() - 1;
         for (layer, block) in weights.blocks.iter().enumerate() {
             work.enter(*sizes, block, hidden, None);
@@ -105,7 +105,7 @@ impl Forward {
             }
             fill();
             if views.iter().any(|view| asks(view, layer)) {
-                masked.select(layout, masked_rows(layout, views, layer), TILE);
+                masked.select(layout, masked_rows(layout, views, layer), tile_rows());
                 work.enter(*sizes, block, hidden, Some(masked));
                 work.ask(block);
                 work.attended.compute(layout, masked, rope, &work.query, context, Want::Mass);

@@ -4,7 +4,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Panels, layout_length, multiply};
+use super::kernel::{Activations, Panels, multiply};
 use crate::checkpoint::Tensor;
 use crate::{Precision, Result};
 
@@ -113,9 +113,9 @@ impl Input {
     /// Bytes that `rows` rows of `k` values take.
     pub(crate) fn bytes(&self, rows: usize, k: usize) -> usize {
         match self {
-            Self::F32(_) => layout_length::<f32>(rows, k) * size_of::<f32>(),
-            Self::Bf16(_) => layout_length::<bf16>(rows, k) * size_of::<bf16>(),
-            Self::Int8(_) => layout_length::<i8>(rows, k),
+            Self::F32(activations) => activations.bytes(rows, k),
+            Self::Bf16(activations) => activations.bytes(rows, k),
+            Self::Int8(activations) => activations.bytes(rows, k),
         }
     }
 

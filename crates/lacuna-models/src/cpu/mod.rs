@@ -14,7 +14,8 @@ mod scratch;
 mod weights;
 
 pub use believe::believe;
-pub use measure::{Product, ceiling_gflops, forward_flops};
+pub use kernel::Isa;
+pub use measure::{Bound, Product, ceiling_gflops, ceiling_of, forward_flops, memory_gbps};
 pub use predictor::CpuPredictor;
 
 /// Why nothing here computes in fp8.

@@ -3,6 +3,7 @@
 use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::forward::Forward;
+use super::kernel::Isa;
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
@@ -30,6 +31,7 @@ impl CpuPredictor {
         if precision == Precision::Fp8 {
             return Err(Error::no_hopper("the CPU was asked for"));
         }
+        Isa::choose(None)?;
         let architecture = checkpoint.architecture();
         let weights = Weights::load(checkpoint, precision)?;
         Ok(Self {
