@@ -24,8 +24,11 @@ const COLUMNS: usize = 32;
 const ROW_BYTES: usize = 64;
 const STEP_BF16: usize = ROW_BYTES / 2;
 const STEP_I8: usize = ROW_BYTES;
-const DEPTH_BF16: usize = 512;
+/// Long runs, as sums are loaded and stored once for each: most of what a task multiplies stays in the second cache.
+const DEPTH_BF16: usize = 1536;
+/// As all kernels for int8 have it, which give the same bits.
 const DEPTH_I8: usize = 1024;
+const TASK_ROWS: usize = 256;
 
 pub(super) static BF16: Kernel<bf16> = Kernel {
     rows: ROWS,
@@ -35,7 +38,7 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
     depth: DEPTH_BF16,
     block: STEP_BF16,
     size: 2,
-    task_rows: 512,
+    task_rows: TASK_ROWS,
     narrow: keep_bf16,
     tile: tile_bf16,
     begin: configure,
@@ -50,7 +53,7 @@ pub(super) static I8: Kernel<i8> = Kernel {
     depth: DEPTH_I8,
     block: STEP_I8,
     size: 1,
-    task_rows: 512,
+    task_rows: TASK_ROWS,
     narrow: keep_i8,
     tile: tile_i8,
     begin: configure,
@@ -398,16 +401,10 @@ fn whole_number(value: i8) -> bf16 {
 /// Asks Linux to let this process use the tile registers.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
-    const XFEATURE_XTILEDATA: u64 = 18;
-    const SYS_ARCH_PRCTL: u64 = 158;
-    let result: i64;
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: the call changes nothing but what this process may use.
-    unsafe {
-        asm!("syscall", inout("rax") SYS_ARCH_PRCTL => result, in("rdi") ARCH_REQ_XCOMP_PERM, in("rsi") XFEATURE_XTILEDATA,
-            out("rcx") _, out("r11") _, options(nostack));
-    }
-    result == 0
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
 #[cfg(not(target_os = "linux"))]
