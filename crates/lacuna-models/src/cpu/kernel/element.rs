@@ -131,42 +131,74 @@ impl Element for i8 {
 /// Columns of the widest tile.
 pub(super) const MOST_COLUMNS: usize = 32;
 
-/// How kernels take f32 activations: as they are.
-pub(super) fn keep_f32(values: &[f32], _: f32, blocks: Blocks<'_>) {
-    for (values, output) in pieces::<f32>(values, blocks) {
-        output.copy_from_slice(values);
+for_each_isa! {
+    /// Writes f32 activations as they are.
+    fn keep_f32(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<f32>(values, blocks) {
+            output.copy_from_slice(values);
+        }
     }
 }
 
-/// How kernels take bf16 activations.
-pub(super) fn keep_bf16(values: &[f32], _: f32, blocks: Blocks<'_>) {
-    for (values, output) in pieces(values, blocks) {
-        round_to_bf16(values, output);
+for_each_isa! {
+    /// Rounds activations to bf16.
+    fn keep_bf16(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<bf16>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = bf16::from_bits(nearest_bf16(*value));
+            }
+        }
     }
 }
 
-/// How kernels without dot products take bf16 activations: rounded to bf16, as f32.
-pub(super) fn widen_bf16(values: &[f32], _: f32, blocks: Blocks<'_>) {
-    for (values, output) in pieces(values, blocks) {
-        round_like_bf16(values, output);
+for_each_isa! {
+    /// Rounds activations to bf16 and keeps them as f32, for kernels without a fast dot product.
+    fn widen_bf16(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<f32>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = f32::from_bits(u32::from(nearest_bf16(*value)) << 16);
+            }
+        }
     }
 }
 
-/// How kernels with a dot product of bytes take int8 activations: 128 higher.
-pub(super) fn keep_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
-    for (values, output) in pieces(values, blocks) {
-        round_to_u8(values, inverse(scale), output);
+for_each_isa! {
+    /// Rounds activations to int8, 128 higher, for kernels with a dot product of bytes.
+    fn keep_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
+        let factor = inverse(scale);
+        for (values, output) in pieces::<u8>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = (nearest_whole(value * factor) as u8).wrapping_add(128);
+            }
+        }
     }
 }
 
-/// How kernels without a dot product of bytes take int8 activations: 16 bits each, of every four the even ones first.
-pub(super) fn widen_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
-    for (values, output) in pieces(values, blocks) {
-        round_to_i16(values, inverse(scale), output);
+for_each_isa! {
+    /// Rounds activations to int8 and keeps them in 16 bits, of every four the even ones first and the last four filled up with
+    /// zeros, for kernels without a dot product of bytes.
+    fn widen_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
+        let factor = inverse(scale);
+        let narrow = |quad: &[f32; 4], target: &mut [i16; 4]| {
+            *target = [quad[0], quad[2], quad[1], quad[3]].map(|value| nearest_whole(value * factor) as i8 as i16);
+        };
+        for (values, output) in pieces::<i16>(values, blocks) {
+            let (quads, rest) = values.as_chunks::<4>();
+            let (targets, _) = output.as_chunks_mut::<4>();
+            for (quad, target) in quads.iter().zip(&mut *targets) {
+                narrow(quad, target);
+            }
+            if !rest.is_empty() {
+                let mut last = [0.0; 4];
+                last[..rest.len()].copy_from_slice(rest);
+                narrow(&last, &mut targets[quads.len()]);
+            }
+        }
     }
 }
 
 /// Values block by block, each with its place.
+#[inline(always)]
 fn pieces<'a, T: Plain>(
     values: &'a [f32],
     blocks: Blocks<'a>,
@@ -192,6 +224,7 @@ impl Plain for i16 {
 }
 
 /// The same memory as other numbers.
+#[inline(always)]
 fn cast<T: Plain>(bytes: &mut [u8]) -> &mut [T] {
     // SAFETY: any bits make a `T`, and any `T` is bytes.
     let (before, values, after) = unsafe { bytes.align_to_mut() };
@@ -230,41 +263,10 @@ for_each_isa! {
 }
 
 for_each_isa! {
-    /// Rounds to what bf16 has.
-    fn round_like_bf16(row: &[f32], output: &mut [f32]) {
-        for (value, output) in row.iter().zip(output) {
-            *output = f32::from_bits(u32::from(nearest_bf16(*value)) << 16);
-        }
-    }
-}
-
-for_each_isa! {
     /// `row · factor`, rounded to the nearest whole number.
     fn round_to_i8(row: &[f32], factor: f32, output: &mut [i8]) {
         for (value, output) in row.iter().zip(output) {
             *output = nearest_whole(value * factor) as i8;
-        }
-    }
-}
-
-for_each_isa! {
-    /// The same plus 128.
-    fn round_to_u8(row: &[f32], factor: f32, output: &mut [u8]) {
-        for (value, output) in row.iter().zip(output) {
-            *output = (nearest_whole(value * factor) as u8).wrapping_add(128);
-        }
-    }
-}
-
-for_each_isa! {
-    /// The same with 16 bits, of every four the even ones first; zeros fill the last four up.
-    fn round_to_i16(row: &[f32], factor: f32, output: &mut [i16]) {
-        let (quads, rest) = row.as_chunks::<4>();
-        let (targets, _) = output.as_chunks_mut::<4>();
-        let mut last = [0.0; 4];
-        last[..rest.len()].copy_from_slice(rest);
-        for (quad, target) in quads.iter().chain(std::iter::once(&last)).zip(targets) {
-            *target = [quad[0], quad[2], quad[1], quad[3]].map(|value| nearest_whole(value * factor) as i8 as i16);
         }
     }
 }

@@ -25,19 +25,19 @@ pub(crate) fn multiply<E: Element>(
     assert_eq!(activations.k(), k, "the inner dimensions differ");
     assert!(n <= stride && m * stride <= output.len(), "the output is too small");
 
-    let panels = n.div_ceil(kernel.columns);
+    let all_panels = n.div_ceil(kernel.columns);
     let threads = rayon::current_num_threads();
     let row_tasks = m.div_ceil(kernel.task_rows);
     let task_rows = m.div_ceil(row_tasks.max(1)).next_multiple_of(kernel.rows);
-    let group = (panels * row_tasks / (8 * threads)).clamp(1, TASK_PANELS);
-    let tasks = row_tasks * panels.div_ceil(group);
+    let group = (all_panels * row_tasks / (8 * threads)).clamp(1, TASK_PANELS);
+    let tasks = row_tasks * all_panels.div_ceil(group);
     let runs = k.div_ceil(kernel.depth);
 
     let output = Shared(output.as_mut_ptr());
     let run_task = |task: usize| {
         let output = &output;
         let rows = task % row_tasks * task_rows..m.min((task % row_tasks + 1) * task_rows);
-        let panels = task / row_tasks * group..panels.min((task / row_tasks + 1) * group);
+        let panels = task / row_tasks * group..all_panels.min((task / row_tasks + 1) * group);
         let row_tiles = rows.len().div_ceil(kernel.rows);
         let _session = kernel.session();
         for (run, panel) in (0..runs).flat_map(|run| panels.clone().map(move |panel| (run, panel))) {
