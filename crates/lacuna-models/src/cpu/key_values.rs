@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::NO_FP8;
 use super::attention::Shape;
-use super::kernel::{Kernel, Lines, TOUCH, WORTH_A_THREAD, rotate};
+use super::kernel::{Lines, TOUCH, WORTH_A_THREAD, rotate};
 use super::scratch::{Scratch, Scratched};
 use crate::Precision;
 use crate::layout::{Layout, Span};
@@ -125,14 +125,14 @@ impl Fill<'_> {
     fn head<E: Scratched>(&self, span: &Span, head: usize, keys: &mut [E], values: &mut [E]) {
         let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
         let (rows, width) = (span.keys(), 2 * heads * size);
-        let &Kernel { columns, group, .. } = E::kernel();
+        let columns = E::kernel().columns;
         let (key_panel, value_panel) = (self.shape.key_panel::<E>(), self.shape.value_panel::<E>(rows));
         // What fills the last step up is multiplied by zero, and must be a number for that.
         for panel in keys.chunks_exact_mut(key_panel) {
-            panel[size / group * group * columns..].fill(E::default());
+            panel[size * columns..].fill(E::default());
         }
         for panel in values.chunks_exact_mut(value_panel) {
-            panel[rows / group * group * columns..].fill(E::default());
+            panel[rows / E::GROUP * E::GROUP * columns..].fill(E::default());
         }
         E::with_scratch(|scratch| {
             let Scratch { rotated, narrow, .. } = scratch;
@@ -144,15 +144,17 @@ impl Fill<'_> {
                 rotate(&row[head * size..][..size], cosines, sines, 1.0, rotated);
                 E::narrow(rotated, 1.0, narrow);
                 let panel = &mut keys[index / columns * key_panel..][..key_panel];
-                let column = index % columns * group;
-                for (groups, values) in panel.chunks_exact_mut(columns * group).zip(narrow.chunks(group)) {
-                    groups[column..column + values.len()].copy_from_slice(values);
+                let column = index % columns * E::GROUP;
+                let groups = panel.chunks_exact_mut(columns * E::GROUP);
+                // A head's size is even, as rotation takes its values in pairs, so it is whole groups.
+                for (groups, values) in groups.zip(narrow.chunks_exact(E::GROUP)) {
+                    groups[column..column + E::GROUP].copy_from_slice(values);
                 }
                 E::narrow(&row[(heads + head) * size..][..size], 1.0, narrow);
                 for (panel, value) in values.chunks_exact_mut(value_panel).zip(narrow.chunks(columns)) {
-                    let start = index / group * group * columns;
-                    let groups = panel[start..][..columns * group].chunks_exact_mut(group);
-                    groups.zip(value).for_each(|(group_values, value)| group_values[index % group] = *value);
+                    let start = index / E::GROUP * E::GROUP * columns;
+                    let groups = panel[start..][..columns * E::GROUP].chunks_exact_mut(E::GROUP);
+                    groups.zip(value).for_each(|(group, value)| group[index % E::GROUP] = *value);
                 }
             }
         });

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-use super::tile::Kernel;
-use super::{Element, Lines, TOUCH, WORTH_A_THREAD, magnitude};
+use super::{Element, Kernel, Lines, TOUCH, WORTH_A_THREAD, magnitude};
 
 /// Rows of `k` values, laid out for a kernel.
 pub(crate) struct Activations<E: 'static> {

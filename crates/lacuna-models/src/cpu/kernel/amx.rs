@@ -33,7 +33,6 @@ const TASK_ROWS: usize = 256;
 pub(super) static BF16: Kernel<bf16> = Kernel {
     rows: ROWS,
     columns: COLUMNS,
-    group: 2,
     step: STEP_BF16,
     depth: DEPTH_BF16,
     block: STEP_BF16,
@@ -48,7 +47,6 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
 pub(super) static I8: Kernel<i8> = Kernel {
     rows: ROWS,
     columns: COLUMNS,
-    group: 4,
     step: STEP_I8,
     depth: DEPTH_I8,
     block: STEP_I8,

@@ -11,6 +11,9 @@ use super::{amx, avx2, avx512};
 
 /// A number that weights are made of.
 pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+    /// Values of `k` that stand side by side in a column of weights: as many as dot products of 32 bits take.
+    const GROUP: usize;
+
     /// Values are multiples of a scale that each row of activations and each column of weights has for itself. The scales
     /// stand in the trailers.
     const SCALED: bool = false;
@@ -57,6 +60,8 @@ macro_rules! kernels {
 }
 
 impl Element for f32 {
+    const GROUP: usize = 1;
+
     kernels!(F32, Avx2 => avx2::F32, Avx512 => avx512::F32, Avx512Bf16 => avx512::F32, Amx => avx512::F32);
 
     fn isa(choice: &Choice) -> Isa {
@@ -69,6 +74,8 @@ impl Element for f32 {
 }
 
 impl Element for bf16 {
+    const GROUP: usize = 2;
+
     kernels!(
         BF16,
         Avx2 => avx2::BF16,
@@ -90,6 +97,7 @@ impl Element for bf16 {
 /// sign; what that adds to a sum, 128 times the sum of a column's run, is in the column's trailer with a minus. Kernels that
 /// widen activations to 16 bits leave them as they are.
 impl Element for i8 {
+    const GROUP: usize = 4;
     const SCALED: bool = true;
 
     kernels!(

@@ -41,7 +41,7 @@ pub(crate) use multiply::{Small, multiply};
 pub(crate) use panels::Panels;
 pub(crate) use row::{exponentials, largest, magnitude, rms_norm, rotate, scale, silu_times};
 pub(crate) use summary::{Summary, divergence};
-pub(crate) use tile::Kernel;
+use tile::Kernel;
 
 /// Below this many multiplications, or what takes as long, a second thread costs more than it gives.
 pub(crate) const WORTH_A_THREAD: usize = 1 << 20;

@@ -5,8 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::element::MOST_COLUMNS;
-use super::tile::Kernel;
-use super::{Element, Lines, magnitude};
+use super::{Element, Kernel, Lines, magnitude};
 
 /// How many of `k` are packed for all columns of a panel before the next, so that what is written stays in the first cache.
 const STRETCH: usize = 64;
@@ -86,7 +85,7 @@ fn pack_panel<E: Element, X>(
     columns: Range<usize>,
     read: &impl Fn(usize, usize, &mut [f32]) -> Result<(), X>,
 ) -> Result<(), X> {
-    let &Kernel { columns: width, group, step, depth, .. } = kernel;
+    let &Kernel { columns: width, step, depth, .. } = kernel;
     let (mut wide, mut narrow) = ([0.0; STRETCH], [[E::default(); STRETCH]; MOST_COLUMNS]);
     let mut scales = [E::scale(1.0); MOST_COLUMNS];
     if E::SCALED {
@@ -112,10 +111,10 @@ fn pack_panel<E: Element, X>(
                 narrow[length..].fill(E::default());
             }
             let padded = length.next_multiple_of(step);
-            let groups = values[(from - first) * width..][..padded * width].chunks_exact_mut(width * group);
+            let groups = values[(from - first) * width..][..padded * width].chunks_exact_mut(width * E::GROUP);
             for (index, values) in groups.enumerate() {
-                for (column, value) in values.chunks_exact_mut(group).enumerate() {
-                    value.copy_from_slice(&narrow[column][index * group..][..group]);
+                for (column, value) in values.chunks_exact_mut(E::GROUP).enumerate() {
+                    value.copy_from_slice(&narrow[column][index * E::GROUP..][..E::GROUP]);
                 }
             }
         }

@@ -15,7 +15,6 @@ const DEPTH: usize = 1024;
 pub(super) static F32: Kernel<f32> = Kernel {
     rows: ROWS,
     columns: COLUMNS,
-    group: 1,
     step: 1,
     depth: DEPTH_F32,
     block: DEPTH_F32,
@@ -30,7 +29,6 @@ pub(super) static F32: Kernel<f32> = Kernel {
 pub(super) static BF16: Kernel<bf16> = Kernel {
     rows: ROWS,
     columns: COLUMNS,
-    group: 2,
     step: 2,
     depth: DEPTH,
     block: DEPTH,
@@ -45,7 +43,6 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
 pub(super) static I8: Kernel<i8> = Kernel {
     rows: ROWS,
     columns: COLUMNS,
-    group: 4,
     step: 4,
     depth: DEPTH,
     block: DEPTH,

@@ -74,7 +74,7 @@ impl Case {
         let panel = (self.k.next_multiple_of(kernel.step) + 2 * kernel.step) * kernel.columns;
         let mut weights = vec![E::default(); self.n.div_ceil(kernel.columns) * panel];
         for (column, k) in (0..self.n).flat_map(|column| (0..self.k).map(move |k| (column, k))) {
-            let &Kernel { columns, group, .. } = kernel;
+            let (columns, group) = (kernel.columns, E::GROUP);
             let index = column / columns * panel + (k / group * columns + column % columns) * group + k % group;
             E::narrow(&[self.weight(column, k)], 1.0, &mut weights[index..=index]);
         }
@@ -213,8 +213,8 @@ fn row_functions_never_fuse() {
 fn the_depth_of_every_kernel_is_whole_pieces_and_steps() {
     fn check<E: Element>(name: &str, kernel: &Kernel<E>) {
         assert!(kernel.depth.is_multiple_of(Activations::<E>::PIECE), "{name}");
-        assert!(kernel.depth.is_multiple_of(kernel.block) && kernel.block.is_multiple_of(kernel.group), "{name}");
-        assert!(kernel.depth.is_multiple_of(kernel.step) && kernel.step.is_multiple_of(kernel.group), "{name}");
+        assert!(kernel.depth.is_multiple_of(kernel.block) && kernel.block.is_multiple_of(E::GROUP), "{name}");
+        assert!(kernel.depth.is_multiple_of(kernel.step) && kernel.step.is_multiple_of(E::GROUP), "{name}");
         assert!(kernel.task_rows.is_multiple_of(kernel.rows), "{name}");
     }
     f32_kernels().iter().for_each(|(name, kernel)| check(name, kernel));

@@ -39,15 +39,13 @@ pub(crate) type Tile<E> =
 ///
 /// | operand | layout |
 /// |---|---|
-/// | weights | panels of `columns` columns, `k` padded to a multiple of `step`; inside, groups of `group` values of `k`, and in each group column after column |
+/// | weights | panels of `columns` columns, `k` padded to a multiple of `step`; inside, groups of [`Element::GROUP`] values of `k`, and in each group column after column |
 /// | activations | panels of `rows` rows in runs of `depth` values of `k`; inside, blocks of `block` values, and in each block row after row |
 pub(crate) struct Kernel<E: 'static> {
     /// Rows of a tile.
     pub(crate) rows: usize,
     /// Columns of a tile.
     pub(crate) columns: usize,
-    /// Values of `k` that stand side by side in a column of weights.
-    pub(crate) group: usize,
     /// Both operands are padded with zeros to a multiple of this many values of `k`.
     pub(crate) step: usize,
     /// Values of `k` that are summed in registers at a time, so that a run of a weight panel stays in a near cache.
@@ -106,7 +104,7 @@ impl<E: Element> Kernel<E> {
         let place = |k: usize| k / self.block * stride + row * row_bytes + k % self.block * self.size;
         let end = from + values.len();
         // A group may stand in any order, so all of the last one.
-        for k in end / self.group * self.group..end.next_multiple_of(self.step) {
+        for k in end / E::GROUP * E::GROUP..end.next_multiple_of(self.step) {
             run[place(k)..][..self.size].fill(0);
         }
         (self.narrow)(values, scale, Blocks { bytes: &mut run[place(from)..], block: self.block, stride });
