@@ -42,7 +42,7 @@ mod weight;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score, Visibility};
 pub use checkpoint::Checkpoint;
-pub use cpu::{CpuPredictor, Product, believe, ceiling_gflops};
+pub use cpu::{Bound, CpuPredictor, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use encode::GAP;
 pub use error::{Advice, Error, Result};

@@ -6,19 +6,57 @@ use std::time::Instant;
 use half::bf16;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Element, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, multiply};
+use super::kernel::{
+    Activations, Element, Isa, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth, multiply,
+};
 use crate::Precision;
 
-/// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool.
+/// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool, with the
+/// instruction set in use.
 ///
 /// # Panics
 /// For fp8, which the CPU does not have.
 pub fn ceiling_gflops(precision: Precision) -> f64 {
+    ceiling_of(precision, Isa::in_use(precision))
+}
+
+/// As [`ceiling_gflops`], with an instruction set that this machine has.
+///
+/// # Panics
+/// For fp8, which the CPU does not have, and for an instruction set that this machine does not have.
+pub fn ceiling_of(precision: Precision, isa: Isa) -> f64 {
+    assert!(isa.is_available(), "this machine does not have {isa}");
     match precision {
-        Precision::F32 => ceiling_f32(),
-        Precision::Bf16 => ceiling_bf16(),
-        Precision::Int8 => ceiling_i8(),
+        Precision::F32 => ceiling_f32(isa),
+        Precision::Bf16 => ceiling_bf16(isa),
+        Precision::Int8 => ceiling_i8(isa),
         Precision::Fp8 => unreachable!("{NO_FP8}"),
+    }
+}
+
+/// The most bytes a second, in GB/s, that all threads of the pool read from memory.
+pub fn memory_gbps() -> f64 {
+    memory_bandwidth()
+}
+
+/// The least time that work takes, by what its operations and its bytes each take alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// Milliseconds for the operations at the ceiling.
+    pub arithmetic_ms: f64,
+    /// Milliseconds for reading the bytes at the bandwidth of memory.
+    pub memory_ms: f64,
+}
+
+impl Bound {
+    /// The bound of `operations` and of reading `bytes`, on a machine with a ceiling in GFLOP/s and a bandwidth in GB/s.
+    pub fn new(operations: f64, bytes: f64, ceiling_gflops: f64, memory_gbps: f64) -> Self {
+        Self { arithmetic_ms: operations / ceiling_gflops * 1e-6, memory_ms: bytes / memory_gbps * 1e-6 }
+    }
+
+    /// The larger of the two, `arithmetic` or `memory`.
+    pub fn name(&self) -> &'static str {
+        if self.memory_ms > self.arithmetic_ms { "memory" } else { "arithmetic" }
     }
 }
 
