@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
-use lacuna_models::{Checkpoint, Model, Plan, Precision, Shape, forward_flops, load};
+use lacuna_models::{Checkpoint, CpuSpeed, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
@@ -37,6 +37,9 @@ pub(crate) struct Bench {
     /// Where to compute
     #[arg(long, value_enum, default_value_t = args::Device::Auto)]
     device: args::Device,
+    /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
+    #[arg(long, value_enum, default_value_t = args::Isa::Auto)]
+    isa: args::Isa,
     /// How many threads to use [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
@@ -75,6 +78,18 @@ struct Report {
     rows_read: usize,
     tokens_per_second: f64,
     peak_memory_bytes: Option<u64>,
+    #[serde(flatten)]
+    cpu: Option<Cpu>,
+}
+
+/// The CPU, and what bounds the forward pass on it.
+#[derive(Serialize)]
+struct Cpu {
+    isa: &'static str,
+    fastest_isa: &'static str,
+    fastest_ceiling_gflops: f64,
+    memory_gbps: f64,
+    bound: &'static str,
 }
 
 /// A predictor that watches the clock.
@@ -123,6 +138,7 @@ struct Sample {
 
 pub(crate) fn bench(args: &Bench) -> Result<()> {
     start_threads(args.threads)?;
+    Isa::choose(args.isa.into())?;
     let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
@@ -145,8 +161,14 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         read: Duration::ZERO,
         rows: 0,
     };
+    let device = model.inner.device();
+    let on_gpu = !device.starts_with("cpu");
     // Before the steps, which heat the chip.
-    let ceiling_gflops = model.inner.ceiling_gflops()?;
+    let speed = (!on_gpu).then(|| CpuSpeed::measure(precision));
+    let ceiling_gflops = match speed {
+        Some(speed) => speed.ceiling_gflops,
+        None => model.inner.ceiling_gflops()?,
+    };
 
     let mut take = || -> Result<Sample> {
         let begin = || begin(args, block_length, &plan, model.description());
@@ -170,11 +192,16 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let best = samples.into_iter().min_by_key(|sample| sample.total).context("--repetitions is 1 or more")?;
 
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-    let device = model.inner.device();
-    let on_gpu = !device.starts_with("cpu");
     let memory = model.inner.memory(args.batch * args.length);
     let held = memory.weights + memory.buffers;
     let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, args.length);
+    let cpu = speed.map(|speed| Cpu {
+        isa: speed.isa,
+        fastest_isa: speed.fastest_isa,
+        fastest_ceiling_gflops: speed.fastest_ceiling_gflops,
+        memory_gbps: speed.memory_gbps,
+        bound: speed.bound(operations, forward_bytes(architecture, precision)),
+    });
     report(
         &Report {
             shape: shape.name(),
@@ -194,6 +221,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             rows_read: best.rows,
             tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
             peak_memory_bytes: if on_gpu { Some(held as u64) } else { peak_memory() },
+            cpu,
         },
         args.format,
     )
@@ -223,6 +251,15 @@ fn report(report: &Report, format: Format) -> Result<()> {
     line("shape", format!("{shape}, {batch} x {length} positions in blocks of {block_length}, {strategy}"))?;
     let place = if device == "cpu" { format!("{threads} threads (cpu)") } else { device.clone() };
     line("computes", format!("in {precision} on {place}"))?;
+    if let Some(Cpu { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, bound }) = &report.cpu {
+        let fastest = if isa == fastest_isa {
+            "the fastest".to_string()
+        } else {
+            format!("{fastest_isa} would do {fastest_ceiling_gflops:.0} GFLOP/s")
+        };
+        line("  with", format!("{isa}, {fastest}; memory is read at {memory_gbps:.0} GB/s"))?;
+        line("  bound by", (*bound).into())?;
+    }
     line("step", format!("{:.2} ms, {:.1} tokens/s", report.ms_per_step, report.tokens_per_second))?;
     let share = 100.0 * report.gflops / report.ceiling_gflops;
     let speed = format!("{:.0} of {:.0} GFLOP/s, {share:.0}%", report.gflops, report.ceiling_gflops);

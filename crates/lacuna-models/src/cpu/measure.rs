@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use half::bf16;
+use serde::Serialize;
 
 use super::NO_FP8;
 use super::kernel::{
@@ -39,24 +40,42 @@ pub fn memory_gbps() -> f64 {
     memory_bandwidth()
 }
 
-/// The least time that work takes, by what its operations and its bytes each take alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
-    /// Milliseconds for the operations at the ceiling.
-    pub arithmetic_ms: f64,
-    /// Milliseconds for reading the bytes at the bandwidth of memory.
-    pub memory_ms: f64,
+/// The speed of this machine's CPU with all threads of the pool, measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CpuSpeed {
+    /// The instruction set in use.
+    pub isa: &'static str,
+    /// Its ceiling, in GFLOP/s.
+    pub ceiling_gflops: f64,
+    /// The fastest instruction set.
+    pub fastest_isa: &'static str,
+    /// Its ceiling, in GFLOP/s.
+    pub fastest_ceiling_gflops: f64,
+    /// The rate at which memory is read, in GB/s.
+    pub memory_gbps: f64,
 }
 
-impl Bound {
-    /// The bound of `operations` and of reading `bytes`, on a machine with a ceiling in GFLOP/s and a bandwidth in GB/s.
-    pub fn new(operations: f64, bytes: f64, ceiling_gflops: f64, memory_gbps: f64) -> Self {
-        Self { arithmetic_ms: operations / ceiling_gflops * 1e-6, memory_ms: bytes / memory_gbps * 1e-6 }
+impl CpuSpeed {
+    /// Measures it for products of a precision.
+    ///
+    /// # Panics
+    /// For fp8, which the CPU does not have.
+    pub fn measure(precision: Precision) -> Self {
+        let (isa, fastest) = (Isa::in_use(precision), Isa::fastest(precision));
+        let ceiling_gflops = ceiling_of(precision, isa);
+        let fastest_ceiling_gflops = if fastest == isa { ceiling_gflops } else { ceiling_of(precision, fastest) };
+        Self {
+            isa: isa.name(),
+            ceiling_gflops,
+            fastest_isa: fastest.name(),
+            fastest_ceiling_gflops,
+            memory_gbps: memory_gbps(),
+        }
     }
 
-    /// The larger of the two, `arithmetic` or `memory`.
-    pub fn name(&self) -> &'static str {
-        if self.memory_ms > self.arithmetic_ms { "memory" } else { "arithmetic" }
+    /// What bounds work of so many operations that reads so many bytes, `arithmetic` or `memory`: what takes longer alone.
+    pub fn bound(&self, operations: f64, bytes: f64) -> &'static str {
+        if bytes / self.memory_gbps > operations / self.ceiling_gflops { "memory" } else { "arithmetic" }
     }
 }
 

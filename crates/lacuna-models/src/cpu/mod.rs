@@ -18,7 +18,7 @@ mod weights;
 
 pub use believe::believe;
 pub use kernel::Isa;
-pub use measure::{Bound, Product, ceiling_gflops, ceiling_of, memory_gbps};
+pub use measure::{CpuSpeed, Product, ceiling_gflops, ceiling_of, memory_gbps};
 pub use predictor::CpuPredictor;
 
 /// The reason that nothing here computes in fp8.

@@ -71,7 +71,7 @@ impl Predictor for CpuPredictor {
 
 impl Model for CpuPredictor {
     fn device(&self) -> String {
-        format!("cpu, {} threads", rayon::current_num_threads())
+        format!("cpu, {} threads, {}", rayon::current_num_threads(), Isa::in_use(self.precision))
     }
 
     fn precision(&self) -> Precision {
