@@ -161,14 +161,8 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         read: Duration::ZERO,
         rows: 0,
     };
-    let device = model.inner.device();
-    let on_gpu = !device.starts_with("cpu");
     // Before the steps, which heat the chip.
-    let speed = (!on_gpu).then(|| CpuSpeed::measure(precision));
-    let ceiling_gflops = match speed {
-        Some(speed) => speed.ceiling_gflops,
-        None => model.inner.ceiling_gflops()?,
-    };
+    let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
         let begin = || begin(args, block_length, &plan, model.description());
@@ -192,15 +186,18 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let best = samples.into_iter().min_by_key(|sample| sample.total).context("--repetitions is 1 or more")?;
 
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let device = model.inner.device();
+    let on_gpu = !device.starts_with("cpu");
     let memory = model.inner.memory(args.batch * args.length);
     let held = memory.weights + memory.buffers;
     let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, args.length);
-    let cpu = speed.map(|speed| Cpu {
-        isa: speed.isa,
-        fastest_isa: speed.fastest_isa,
-        fastest_ceiling_gflops: speed.fastest_ceiling_gflops,
-        memory_gbps: speed.memory_gbps,
-        bound: speed.bound(operations, forward_bytes(architecture, precision)),
+    let peak_memory_bytes = if on_gpu { Some(held as u64) } else { peak_memory() };
+    // After that, since measuring how fast memory is read takes memory.
+    let cpu = (!on_gpu).then(|| {
+        let speed = CpuSpeed::measure(precision);
+        let bound = speed.bound(operations, forward_bytes(architecture, precision));
+        let CpuSpeed { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, .. } = speed;
+        Cpu { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, bound }
     });
     report(
         &Report {
@@ -220,7 +217,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             ceiling_gflops,
             rows_read: best.rows,
             tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
-            peak_memory_bytes: if on_gpu { Some(held as u64) } else { peak_memory() },
+            peak_memory_bytes,
             cpu,
         },
         args.format,
