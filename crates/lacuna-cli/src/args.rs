@@ -65,6 +65,9 @@ pub(crate) struct Model {
     /// Where to compute
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub(crate) device: Device,
+    /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
+    #[arg(long, value_enum, default_value_t = Isa::Auto)]
+    pub(crate) isa: Isa,
     /// How many threads to use [default: all cores]; results do not depend on it
     #[arg(long, value_name = "N", value_parser = few)]
     pub(crate) threads: Option<usize>,
@@ -217,6 +220,31 @@ impl From<Device> for lacuna_models::Device {
             Device::Auto => Self::Auto,
             Device::Cpu => Self::Cpu,
             Device::Cuda => Self::Cuda,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub(crate) enum Isa {
+    Auto,
+    Amx,
+    Avx512Bf16,
+    Avx512,
+    Avx2,
+    Scalar,
+}
+
+impl From<Isa> for Option<lacuna_models::Isa> {
+    fn from(isa: Isa) -> Self {
+        match isa {
+            Isa::Auto => None,
+            Isa::Amx => Some(lacuna_models::Isa::Amx),
+            Isa::Avx512Bf16 => Some(lacuna_models::Isa::Avx512Bf16),
+            Isa::Avx512 => Some(lacuna_models::Isa::Avx512),
+            Isa::Avx2 => Some(lacuna_models::Isa::Avx2),
+            Isa::Scalar => Some(lacuna_models::Isa::Scalar),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use lacuna::Token;
-use lacuna_models::{Checkpoint, Error, Job, Model, Text, describe_gpu};
+use lacuna_models::{Checkpoint, Error, Isa, Job, Model, Text, describe_gpu};
 
 use crate::args;
 
@@ -21,6 +21,7 @@ impl Engine {
     /// Loads the model that the flags name.
     pub(crate) fn open(flags: &args::Model) -> Result<Self> {
         start_threads(flags.threads)?;
+        Isa::choose(flags.isa.into())?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
         let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
         if flags.device == args::Device::Auto && predictor.device().starts_with("cpu") {

@@ -181,6 +181,7 @@ fn layers_are_given_one_by_one_in_lists_ranges_or_all() {
 fn inspect_describes_the_model() {
     let report = &objects(lacuna(&["inspect", "--format", "json"]))[0];
     assert_eq!((&report["family"], &report["mask_token"]), (&Value::from("LLaDA"), &Value::from(5)));
+    assert_eq!(objects(lacuna(&["inspect", "--format", "json", "--isa", "scalar"]))[0]["isa"], "scalar");
     let text = stdout(lacuna(&["inspect", "--model", data("dream-tiny").to_str().unwrap()]));
     assert!(text.contains("predicts position i from i - 1"), "{text}");
 }
@@ -203,7 +204,8 @@ fn a_bench_reports_where_the_time_of_a_step_goes() {
     let report = bench(&["--strategy", "dos", "--batch", "2"]);
     let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
     let contract = "shape device precision threads length block_length batch strategy ms_per_step forward_ms read_ms \
-                    decode_ms gflops ceiling_gflops rows_read tokens_per_second peak_memory_bytes";
+                    decode_ms gflops ceiling_gflops rows_read tokens_per_second peak_memory_bytes \
+                    isa fastest_isa fastest_ceiling_gflops memory_gbps bound";
     assert_eq!(keys, contract.split(' ').collect::<Vec<_>>());
     assert_eq!(
         (&report["shape"], &report["device"], &report["precision"]),

@@ -272,6 +272,9 @@ impl Architecture {
             let expected = format!("it must divide the {heads} heads");
             return wrong("the number of key-value heads", key_value_heads.to_string(), expected);
         }
+        if !head_size.is_multiple_of(2) {
+            return wrong("the head size", head_size.to_string(), "it must be even".to_string());
+        }
         if rotary == 0 || !rotary.is_multiple_of(2) || rotary > head_size {
             let expected = format!("it must be even, at least 2 and at most the head size, {head_size}");
             return wrong("the rotary width", rotary.to_string(), expected);

@@ -42,7 +42,7 @@ mod weight;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score, Visibility};
 pub use checkpoint::Checkpoint;
-pub use cpu::{CpuPredictor, Product, believe, ceiling_gflops};
+pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use encode::GAP;
 pub use error::{Advice, Error, Result};
@@ -55,4 +55,4 @@ pub use record::{Detail, Ended, Kind, Record, StepRecord};
 pub use request::{Plan, PlanContext, Request, uses_attention};
 pub use shapes::Shape;
 pub use text::{Specials, Text};
-pub use weight::forward_flops;
+pub use weight::{forward_bytes, forward_flops};

@@ -282,16 +282,28 @@ impl Architecture {
 pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) -> f64 {
     let last = architecture.layers() - 1;
     let products = |layer: usize| -> f64 {
-        let used = architecture.block_weights(layer).filter(|weight| match layer == last {
-            true => matches!(weight.role, Role::Key | Role::Value),
-            false => weight.role.is_block_matrix(),
-        });
+        let used = forward_weights(architecture, layer);
         used.map(|weight| weight.size() as f64 * architecture.share(layer, weight.role)).sum()
     };
     let visibility = architecture.attention.visibility;
     let seen: usize = (length - rows..length).map(|position| visibility.prefix(position, length)).sum();
     let attention = 2.0 * (last * seen * architecture.attention.query_size()) as f64;
     2.0 * (rows as f64 * (0..=last).map(products).sum::<f64>() + attention)
+}
+
+/// Bytes of the weights that such a forward pass goes through, with all experts.
+pub fn forward_bytes(architecture: &Architecture, precision: Precision) -> f64 {
+    let weights = (0..architecture.layers()).flat_map(|layer| forward_weights(architecture, layer));
+    weights.map(|weight| precision.format(weight.role).weights.row_bytes(weight.size()) as f64).sum()
+}
+
+/// The matrices of a layer that a forward pass without reading goes through.
+fn forward_weights(architecture: &Architecture, layer: usize) -> impl Iterator<Item = Weight> {
+    let is_last = layer + 1 == architecture.layers();
+    architecture.block_weights(layer).filter(move |weight| match is_last {
+        true => matches!(weight.role, Role::Key | Role::Value),
+        false => weight.role.is_block_matrix(),
+    })
 }
 
 fn whole(role: Role, name: String, shape: &[usize]) -> Weight {

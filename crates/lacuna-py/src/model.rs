@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use lacuna::{AttentionSource, Canvas, Description, Token, View};
-use lacuna_models::{Checkpoint, Device, Facts, GAP, Job, Kind, Plan, Precision, Specials};
+use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Plan, Precision, Specials};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
@@ -19,6 +19,8 @@ use crate::stream::Stream;
 /// A model that decodes: the embedded one, or a directory in the Hugging Face layout.
 ///
 /// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
+/// `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
+/// "auto" is the one that LACUNA_ISA names, or else the fastest.
 /// Several threads may use a model: their steps take turns, and Python is let go while they compute.
 #[pyclass(frozen, module = "lacuna")]
 pub(crate) struct Model {
@@ -82,8 +84,8 @@ impl Model {
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path = None, *, device = "auto", precision = None))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, device: &str, precision: Option<&str>) -> PyResult<Self> {
+    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto"))]
+    fn new(py: Python<'_>, path: Option<PathBuf>, device: &str, precision: Option<&str>, isa: &str) -> PyResult<Self> {
         let device = match device {
             "auto" => Device::Auto,
             "cpu" => Device::Cpu,
@@ -93,7 +95,12 @@ impl Model {
             }
         };
         let precision = precision.map(parse_precision).transpose()?;
+        let isa: Option<Isa> = match isa {
+            "auto" => None,
+            name => Some(name.parse().map_err(raise)?),
+        };
         let load = || {
+            Isa::choose(isa)?;
             let checkpoint = path.map_or_else(Checkpoint::embedded, Checkpoint::open)?;
             let predictor = lacuna_models::load(&checkpoint, precision, device)?;
             Ok((checkpoint, predictor))

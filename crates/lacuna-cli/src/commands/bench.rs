@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
-use lacuna_models::{Checkpoint, Model, Plan, Precision, Shape, forward_flops, load};
+use lacuna_models::{Checkpoint, CpuSpeed, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load};
 use serde::Serialize;
 
 use super::print;
@@ -37,6 +37,9 @@ pub(crate) struct Bench {
     /// Where to compute
     #[arg(long, value_enum, default_value_t = args::Device::Auto)]
     device: args::Device,
+    /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
+    #[arg(long, value_enum, default_value_t = args::Isa::Auto)]
+    isa: args::Isa,
     /// How many threads to use [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
@@ -75,6 +78,18 @@ struct Report {
     rows_read: usize,
     tokens_per_second: f64,
     peak_memory_bytes: Option<u64>,
+    #[serde(flatten)]
+    cpu: Option<Cpu>,
+}
+
+/// The CPU, and what bounds the forward pass on it.
+#[derive(Serialize)]
+struct Cpu {
+    isa: &'static str,
+    fastest_isa: &'static str,
+    fastest_ceiling_gflops: f64,
+    memory_gbps: f64,
+    bound: &'static str,
 }
 
 /// A predictor that watches the clock.
@@ -123,6 +138,7 @@ struct Sample {
 
 pub(crate) fn bench(args: &Bench) -> Result<()> {
     start_threads(args.threads)?;
+    Isa::choose(args.isa.into())?;
     let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
@@ -175,6 +191,14 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let memory = model.inner.memory(args.batch * args.length);
     let held = memory.weights + memory.buffers;
     let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, args.length);
+    let peak_memory_bytes = if on_gpu { Some(held as u64) } else { peak_memory() };
+    // After that, since measuring how fast memory is read takes memory.
+    let cpu = (!on_gpu).then(|| {
+        let speed = CpuSpeed::measure(precision);
+        let bound = speed.bound(operations, forward_bytes(architecture, precision));
+        let CpuSpeed { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, .. } = speed;
+        Cpu { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, bound }
+    });
     report(
         &Report {
             shape: shape.name(),
@@ -193,7 +217,8 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             ceiling_gflops,
             rows_read: best.rows,
             tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
-            peak_memory_bytes: if on_gpu { Some(held as u64) } else { peak_memory() },
+            peak_memory_bytes,
+            cpu,
         },
         args.format,
     )
@@ -223,6 +248,15 @@ fn report(report: &Report, format: Format) -> Result<()> {
     line("shape", format!("{shape}, {batch} x {length} positions in blocks of {block_length}, {strategy}"))?;
     let place = if device == "cpu" { format!("{threads} threads (cpu)") } else { device.clone() };
     line("computes", format!("in {precision} on {place}"))?;
+    if let Some(Cpu { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, bound }) = &report.cpu {
+        let fastest = if isa == fastest_isa {
+            "the fastest".to_string()
+        } else {
+            format!("{fastest_isa} would do {fastest_ceiling_gflops:.0} GFLOP/s")
+        };
+        line("  with", format!("{isa}, {fastest}; memory is read at {memory_gbps:.0} GB/s"))?;
+        line("  bound by", (*bound).into())?;
+    }
     line("step", format!("{:.2} ms, {:.1} tokens/s", report.ms_per_step, report.tokens_per_second))?;
     let share = 100.0 * report.gflops / report.ceiling_gflops;
     let speed = format!("{:.0} of {:.0} GFLOP/s, {share:.0}%", report.gflops, report.ceiling_gflops);

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use lacuna_models::Facts;
+use lacuna_models::{CpuSpeed, Facts, forward_bytes, forward_flops};
+use serde::Serialize;
 
 use super::print;
 use crate::args::{Format, Model};
@@ -17,16 +18,41 @@ pub(crate) struct Inspect {
     format: Format,
 }
 
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    facts: Facts,
+    #[serde(flatten)]
+    cpu: Option<Cpu>,
+}
+
+/// The CPU, if the model computes on it.
+#[derive(Serialize)]
+struct Cpu {
+    #[serde(flatten)]
+    speed: CpuSpeed,
+    /// What bounds a forward pass over [`Facts::CANVAS`] positions.
+    bound: &'static str,
+}
+
 pub(crate) fn inspect(args: &Inspect) -> Result<()> {
-    let engine = Engine::open(&args.model)?;
-    let facts = Facts::of(&engine.checkpoint, engine.predictor.as_ref())?;
+    let Engine { checkpoint, predictor, .. } = Engine::open(&args.model)?;
+    let facts = Facts::of(&checkpoint, predictor.as_ref())?;
+    let cpu = predictor.device().starts_with("cpu").then(|| {
+        let (architecture, precision) = (checkpoint.architecture(), predictor.precision());
+        let speed = CpuSpeed::measure(precision);
+        let operations = forward_flops(architecture, Facts::CANVAS, Facts::CANVAS);
+        Cpu { speed, bound: speed.bound(operations, forward_bytes(architecture, precision)) }
+    });
+    let report = Report { facts, cpu };
     match args.format {
-        Format::Json => print(&serde_json::to_string(&facts)?),
-        Format::Text => show(&facts),
+        Format::Json => print(&serde_json::to_string(&report)?),
+        Format::Text => show(&report),
     }
 }
 
-fn show(facts: &Facts) -> Result<()> {
+fn show(Report { facts, cpu }: &Report) -> Result<()> {
     let line = |name: &str, value: String| print(&format!("{name:<14}{value}"));
     let list = |values: &[u32]| values.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     line("model", facts.model.clone())?;
@@ -44,6 +70,19 @@ fn show(facts: &Facts) -> Result<()> {
     line("context", format!("{} positions", facts.context))?;
     line("stored as", format!("{}, {}", facts.stored_as.join(" and "), bytes(facts.stored_bytes)))?;
     line("computes in", format!("{} on {}", facts.precision, facts.device))?;
+    if let Some(Cpu { speed, bound }) = cpu {
+        let CpuSpeed { isa, ceiling_gflops, fastest_isa, fastest_ceiling_gflops, memory_gbps } = speed;
+        let fastest = if isa == fastest_isa {
+            "the fastest".to_string()
+        } else {
+            format!("{fastest_isa} does {fastest_ceiling_gflops:.0}")
+        };
+        line(
+            "CPU",
+            format!("{isa} does at most {ceiling_gflops:.0} GFLOP/s ({fastest}), memory {memory_gbps:.0} GB/s"),
+        )?;
+        line("bound", format!("a step of {} positions is bound by {bound}", Facts::CANVAS))?;
+    }
     line("GPU", facts.gpu.clone())?;
     let buffers = bytes(facts.working_bytes);
     line(

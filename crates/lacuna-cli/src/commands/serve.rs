@@ -13,7 +13,7 @@ use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 
 use super::{print, read};
-use crate::args::{self, Device, Precision};
+use crate::args::{self, Device, Isa, Precision};
 use crate::engine::Engine;
 
 /// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
@@ -64,6 +64,9 @@ pub(crate) struct Serve {
     /// The device to compute on [default: auto]
     #[arg(long, value_enum, env = "LACUNA_DEVICE", help_heading = "Model")]
     device: Option<Device>,
+    /// The CPU's instruction set [default: auto, the fastest]
+    #[arg(long, value_enum, env = "LACUNA_ISA", help_heading = "Model")]
+    isa: Option<Isa>,
     /// Threads that compute, 1 to 256 [default: all cores]
     #[arg(long, value_name = "N", env = "LACUNA_THREADS", help_heading = "Model")]
     threads: Option<usize>,
@@ -131,6 +134,7 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
         model: settings.model.clone(),
         precision: settings.precision,
         device: settings.device.unwrap_or(Device::Auto),
+        isa: settings.isa.unwrap_or(Isa::Auto),
         threads: settings.threads,
     };
     let unknown = unknown_variables()?;

@@ -3,19 +3,27 @@
 //! Work is cut into (tile of query rows) × (head). A task keeps the scores of its tile in a buffer of its thread; nothing of
 //! the size length × length × heads exists. The mass is one more column of the values: 1 where a position is unmasked.
 
+use half::bf16;
 use rayon::prelude::*;
 
 use super::heads::HeadTransform;
-use super::kernel::{
-    COLUMNS, Element, Lines, Small, Target, WORTH_A_THREAD, exponentials, largest, layout_length, run_offset, scale,
-};
+use super::kernel::{Activations, Element, Lines, Small, WORTH_A_THREAD, exponentials, largest, scale};
 use super::key_values::{Context, KeyValues};
 use super::scratch::{Scratch, Scratched};
 use crate::layout::{Layout, Selection, Tile};
 use crate::{Attention, Visibility};
 
-/// Query rows that are computed together.
-pub(crate) const TILE: usize = 24;
+/// Most query rows that are computed together.
+const TILE: usize = 32;
+
+/// Query rows that are computed together: whole tiles of the kernel for bf16.
+pub(crate) fn tile_rows() -> usize {
+    let rows = bf16::kernel().rows;
+    TILE / rows * rows
+}
+
+/// Floats of a cache line.
+const LINE: usize = 16;
 
 /// The sizes attention works with.
 #[derive(Clone, Copy, Debug)]
@@ -32,19 +40,31 @@ impl Shape {
         Self { heads, key_value_heads, head_size, visibility }
     }
 
+    /// Elements of a panel of keys.
+    pub(crate) fn key_panel<E: Element>(&self) -> usize {
+        let kernel = E::kernel();
+        self.head_size.next_multiple_of(kernel.step) * kernel.columns
+    }
+
+    /// Elements of a panel of the values of `rows` rows.
+    pub(crate) fn value_panel<E: Element>(&self, rows: usize) -> usize {
+        let kernel = E::kernel();
+        rows.next_multiple_of(kernel.step) * kernel.columns
+    }
+
     /// Elements that the keys of `rows` rows take for one head.
-    pub(crate) fn keys(&self, rows: usize) -> usize {
-        rows.next_multiple_of(COLUMNS) * self.head_size
+    pub(crate) fn keys<E: Element>(&self, rows: usize) -> usize {
+        rows.div_ceil(E::kernel().columns) * self.key_panel::<E>()
     }
 
     /// Elements that the values of `rows` rows take for one head.
     pub(crate) fn values<E: Element>(&self, rows: usize) -> usize {
-        rows.next_multiple_of(E::PAIR) * self.head_size.next_multiple_of(COLUMNS)
+        self.head_size.div_ceil(E::kernel().columns) * self.value_panel::<E>(rows)
     }
 
     /// Bytes that the keys and values of `rows` rows take.
     pub(crate) fn key_value_bytes<E: Element>(&self, rows: usize) -> usize {
-        self.key_value_heads * (self.keys(rows) + self.values::<E>(rows)) * size_of::<E>()
+        self.key_value_heads * (self.keys::<E>(rows) + self.values::<E>(rows)) * size_of::<E>()
     }
 
     /// Bytes of what attention gives for `rows` rows.
@@ -165,16 +185,16 @@ impl Attended {
             let task = Task { shape, tile, head, layout, selection, transform, key_values };
             let visible = task.visible();
             let totals = task.exponentials(scratch, queries, &mut [0.0; TILE]);
+            let stride = row_stride(visible);
             for (index, means) in means.chunks_exact_mut(length).enumerate() {
                 let total = totals[index] * heads.len() as f64;
-                for (key, mean) in means[..visible].iter_mut().enumerate() {
-                    let place = run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH;
-                    *mean += (f64::from(scratch.scores[place]) / total) as f32;
+                for (mean, &weight) in means[..visible].iter_mut().zip(&scratch.scores[index * stride..]) {
+                    *mean += (f64::from(weight) / total) as f32;
                 }
             }
         };
         // Every tile but the last is full.
-        means.par_chunks_mut(TILE * length).zip(tiles).for_each(|(means, tile)| {
+        means.par_chunks_mut(tile_rows() * length).zip(tiles).for_each(|(means, tile)| {
             E::with_scratch(|scratch| heads.iter().for_each(|&head| add(means, tile, head, scratch)));
         });
         means
@@ -223,14 +243,12 @@ impl<E: Scratched> Task<'_, E> {
         let Tile { view, count, .. } = self.tile;
         let span = self.layout.spans[view];
         let mix = Small {
-            activations: &scratch.probabilities[..],
-            rows: count,
-            k: self.visible(),
+            activations: &scratch.probabilities,
             weights: self.key_values.values_of(self.shape, view, span.keys(), self.head * key_value_heads / heads),
-            panel: COLUMNS * span.keys().next_multiple_of(E::PAIR),
+            panel: self.shape.value_panel::<E>(span.keys()),
             n: head_size,
         };
-        mix.multiply(mixed, Target::Rows { stride: head_size });
+        mix.multiply(mixed, head_size);
         for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
             scale(row, (1.0 / total) as f32);
         }
@@ -245,36 +263,36 @@ impl<E: Scratched> Task<'_, E> {
         let key_head = self.head * key_value_heads / heads;
         let Scratch { normed, rotated, queries: tile_queries, scores, probabilities, .. } = scratch;
 
-        tile_queries.resize(layout_length::<E>(count, head_size));
+        tile_queries.resize(count, head_size);
         let factor = 1.0 / (head_size as f32).sqrt();
         normed.resize(head_size);
         rotated.resize(head_size);
         for index in 0..count {
             let query = &queries[((first + index) * heads + self.head) * head_size..][..head_size];
             self.transform.apply(query, self.position(index), factor, normed, rotated);
-            for (run, values) in rotated.chunks(E::DEPTH).enumerate() {
-                let start = run_offset::<E>(head_size, index, run);
-                E::narrow_row(values, 1.0, &mut tile_queries[start..][..values.len()]);
+            for (piece, values) in rotated.chunks(PIECE).enumerate() {
+                tile_queries.put(index, piece * PIECE, values);
             }
         }
-        scores.resize(layout_length::<f32>(count, visible));
+        let stride = row_stride(visible);
+        scores.resize(count * stride);
         let score = Small {
-            activations: &tile_queries[..],
-            rows: count,
-            k: head_size,
+            activations: &*tile_queries,
             weights: self.key_values.keys_of(self.shape, view, span.keys(), key_head),
-            panel: COLUMNS * head_size,
+            panel: self.shape.key_panel::<E>(),
             n: visible,
         };
-        score.multiply(scores, Target::Activations);
+        score.multiply(scores, stride);
 
-        probabilities.resize(layout_length::<E>(count, visible));
+        probabilities.resize(count, visible);
         let mut totals = [0.0; TILE];
-        for index in 0..count {
-            self.hide(index, visible, scores);
-            let [total, open] = soften(scores, visible, index, &self.layout.open[span.key_start..], probabilities);
+        let open = &self.layout.open[span.key_start..];
+        for (index, scores) in scores.chunks_exact_mut(stride).enumerate() {
+            let scores = &mut scores[..visible];
+            self.hide(index, scores);
+            let [total, unmasked] = soften(scores, index, open, probabilities);
             totals[index] = total;
-            mass[index] = (open / total) as f32;
+            mass[index] = (unmasked / total) as f32;
         }
         totals
     }
@@ -288,19 +306,18 @@ impl<E: Scratched> Task<'_, E> {
     }
 
     /// Sets the scores of keys that a row of the tile does not see to −∞. What they then add to any sum is zero.
-    fn hide(&self, index: usize, visible: usize, scores: &mut [f32]) {
+    fn hide(&self, index: usize, scores: &mut [f32]) {
         let span = self.layout.spans[self.tile.view];
         let position = self.position(index);
-        let mut hide = |key: usize| {
-            scores[run_offset::<f32>(visible, index, key / f32::DEPTH) + key % f32::DEPTH] = f32::NEG_INFINITY;
-        };
         let prefix = self.shape.visibility.prefix(position, span.length);
-        (prefix..visible.min(span.length)).for_each(&mut hide);
+        let (positions, shadows) = scores.split_at_mut(span.length.min(scores.len()));
+        positions[prefix..].fill(f32::NEG_INFINITY);
         if self.tile.shadow {
             // A shadow stands in for its position, and sees the shadows of what it sees.
-            hide(position);
-            let shadows = &self.layout.key_positions[span.key_start..][..visible];
-            (span.length..visible).filter(|&key| shadows[key] >= prefix).for_each(hide);
+            positions[position] = f32::NEG_INFINITY;
+            let places = &self.layout.key_positions[span.key_start + span.length..];
+            let hidden = shadows.iter_mut().zip(places).filter(|&(_, &place)| place >= prefix);
+            hidden.for_each(|(score, _)| *score = f32::NEG_INFINITY);
         }
     }
 
@@ -309,33 +326,24 @@ impl<E: Scratched> Task<'_, E> {
     }
 }
 
+/// Scores that are made into exponentials at a time, while they are in the first cache.
+const PIECE: usize = Activations::<f32>::PIECE;
+
+/// Distance between rows of scores: an odd number of cache lines, so that rows below each other do not compete for the same places
+/// of a cache.
+fn row_stride(visible: usize) -> usize {
+    visible.div_ceil(LINE) / 2 * 2 * LINE + LINE
+}
+
 /// Turns the scores of a row into exponentials, and those into what the next product is made of; gives the sum of the
 /// exponentials, and their sum over open keys.
-fn soften<E: Element>(
-    scores: &mut [f32],
-    visible: usize,
-    row: usize,
-    open: &[f32],
-    probabilities: &mut [E],
-) -> [f64; 2] {
-    const { assert!(E::DEPTH.is_multiple_of(f32::DEPTH)) };
-    let length = |run: usize| f32::DEPTH.min(visible - run * f32::DEPTH);
-    let run = |run: usize| {
-        let start = run_offset::<f32>(visible, row, run);
-        start..start + length(run)
-    };
-    let runs = visible.div_ceil(f32::DEPTH);
-    let top = (0..runs).map(|index| largest(&scores[run(index)])).fold(f32::NEG_INFINITY, f32::max);
+fn soften<E: Element>(scores: &mut [f32], row: usize, open: &[f32], probabilities: &mut Activations<E>) -> [f64; 2] {
+    let top = largest(scores);
     let mut sums = [0.0, 0.0];
-    for index in 0..runs {
-        let scores = &mut scores[run(index)];
-        let [total, part] = exponentials(scores, top, &open[index * f32::DEPTH..]);
+    for (piece, scores) in scores.chunks_mut(PIECE).enumerate() {
+        let [total, part] = exponentials(scores, top, &open[piece * PIECE..]);
         sums = [sums[0] + total, sums[1] + part];
-        let start = run_offset::<E>(visible, row, index * f32::DEPTH / E::DEPTH) + index * f32::DEPTH % E::DEPTH;
-        let target = &mut probabilities[start..][..scores.len().next_multiple_of(E::PAIR)];
-        let (target, padding) = target.split_at_mut(scores.len());
-        E::narrow_row(scores, 1.0, target);
-        padding.fill(E::default());
+        probabilities.put(row, piece * PIECE, scores);
     }
     sums
 }

@@ -3,7 +3,7 @@
 use lacuna::{AttentionSource, Observation, View};
 use rayon::prelude::*;
 
-use super::attention::{Attended, Shape, TILE, Want};
+use super::attention::{Attended, Shape, Want, tile_rows};
 use super::experts::Routed;
 use super::feed_forward::FeedForward;
 use super::heads::HeadTransform;
@@ -96,7 +96,7 @@ impl Forward {
         let embed = |(row, token): (&mut [f32], &u32)| weights.embedding.look_up(*token, row);
         hidden.par_chunks_exact_mut(sizes.hidden).zip(&layout.tokens).with_min_len(16).for_each(embed);
 
-        all.select(layout, 0..layout.rows(), TILE);
+        all.select(layout, 0..layout.rows(), tile_rows());
         let last = weights.blocks.len() - 1;
         for (layer, block) in weights.blocks.iter().enumerate() {
             work.enter(*sizes, block, hidden, None);
@@ -123,7 +123,7 @@ impl Forward {
                 add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
             }
             if views.iter().any(|view| asks(view, layer)) {
-                masked.select(layout, masked_rows(layout, views, layer), TILE);
+                masked.select(layout, masked_rows(layout, views, layer), tile_rows());
                 work.enter(*sizes, block, hidden, Some(masked));
                 work.ask(block);
                 let transform = block.query_transform(*sizes, rope);
@@ -143,8 +143,8 @@ impl Forward {
         for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
             weights.embedding.look_up(token, row);
         }
-        all.select(layout, 0..layout.rows(), TILE);
-        one.select(layout, std::iter::once(row), TILE);
+        all.select(layout, 0..layout.rows(), tile_rows());
+        one.select(layout, std::iter::once(row), tile_rows());
         let last = sources.iter().map(|source| source.layer).max().unwrap_or(0);
         let mut mean = vec![0.0; layout.keys()];
         for (layer, block) in weights.blocks.iter().enumerate().take(last + 1) {
@@ -214,7 +214,7 @@ impl Forward {
             FeedForward::Experts(experts) => Some(experts),
         });
         rows * widths * size_of::<f32>()
-            + Input::bytes(format, rows, widest)
+            + self.work.input.bytes(format, rows, widest)
             + self.context.bytes(self.shape, rows)
             + self.shape.attended_bytes(rows)
             + experts.map_or(0, |experts| Routed::bytes(experts, rows))

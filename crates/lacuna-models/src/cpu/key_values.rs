@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::attention::Shape;
 use super::heads::HeadTransform;
-use super::kernel::{COLUMNS, Lines, TOUCH, WORTH_A_THREAD, panel_index};
+use super::kernel::{Lines, TOUCH, WORTH_A_THREAD};
 use super::scratch::{Scratch, Scratched};
 use crate::ActivationFormat;
 use crate::layout::{Layout, Span};
@@ -61,7 +61,7 @@ impl<E: Scratched> KeyValues<E> {
         let mut end = (0, 0);
         for span in &layout.spans {
             self.starts.push(end);
-            end = (end.0 + heads * shape.keys(span.keys()), end.1 + heads * shape.values::<E>(span.keys()));
+            end = (end.0 + heads * shape.keys::<E>(span.keys()), end.1 + heads * shape.values::<E>(span.keys()));
         }
         self.keys.resize(end.0);
         self.values.resize(end.1);
@@ -71,7 +71,7 @@ impl<E: Scratched> KeyValues<E> {
     }
 
     pub(crate) fn keys_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[E] {
-        &self.keys[self.starts[view].0 + head * shape.keys(rows)..][..shape.keys(rows)]
+        &self.keys[self.starts[view].0 + head * shape.keys::<E>(rows)..][..shape.keys::<E>(rows)]
     }
 
     pub(crate) fn values_of(&self, shape: Shape, view: usize, rows: usize, head: usize) -> &[E] {
@@ -94,7 +94,7 @@ impl Fill<'_> {
     fn spans<E: Scratched>(&self, spans: &[Span], keys: &mut [E], values: &mut [E]) {
         let (shape, heads) = (self.shape, self.shape.key_value_heads);
         if let [span] = spans {
-            let (key_length, value_length) = (shape.keys(span.keys()), shape.values::<E>(span.keys()));
+            let (key_length, value_length) = (shape.keys::<E>(span.keys()), shape.values::<E>(span.keys()));
             let fill = |(head, (keys, values)): (usize, (&mut [E], &mut [E]))| self.head(span, head, keys, values);
             if self.parallel {
                 let tasks = keys.par_chunks_exact_mut(key_length).zip(values.par_chunks_exact_mut(value_length));
@@ -105,7 +105,7 @@ impl Fill<'_> {
         } else if !spans.is_empty() {
             let (first, rest) = spans.split_at(spans.len() / 2);
             let (key_count, value_count) = first.iter().fold((0, 0), |(keys, values), span| {
-                (keys + heads * shape.keys(span.keys()), values + heads * shape.values::<E>(span.keys()))
+                (keys + heads * shape.keys::<E>(span.keys()), values + heads * shape.values::<E>(span.keys()))
             });
             let (first_keys, rest_keys) = keys.split_at_mut(key_count);
             let (first_values, rest_values) = values.split_at_mut(value_count);
@@ -124,7 +124,15 @@ impl Fill<'_> {
     fn head<E: Scratched>(&self, span: &Span, head: usize, keys: &mut [E], values: &mut [E]) {
         let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
         let (rows, width) = (span.keys(), 2 * heads * size);
-        let panel_rows = rows.next_multiple_of(E::PAIR);
+        let columns = E::kernel().columns;
+        let (key_panel, value_panel) = (self.shape.key_panel::<E>(), self.shape.value_panel::<E>(rows));
+        // What fills the last step up is multiplied by zero, and must be a number for that.
+        for panel in keys.chunks_exact_mut(key_panel) {
+            panel[size * columns..].fill(E::default());
+        }
+        for panel in values.chunks_exact_mut(value_panel) {
+            panel[rows / E::GROUP * E::GROUP * columns..].fill(E::default());
+        }
         E::with_scratch(|scratch| {
             let Scratch { normed, rotated, narrow, .. } = scratch;
             normed.resize(size);
@@ -134,25 +142,19 @@ impl Fill<'_> {
                 let row = &self.rows[(span.key_start + index) * width..][..width];
                 let position = self.layout.key_positions[span.key_start + index];
                 self.transform.apply(&row[head * size..][..size], position, 1.0, normed, rotated);
-                E::narrow_row(rotated, 1.0, narrow);
-                let panel = &mut keys[index / COLUMNS * COLUMNS * size..][..COLUMNS * size];
-                let column = index % COLUMNS * E::PAIR;
-                for (pairs, pair) in panel.chunks_exact_mut(COLUMNS * E::PAIR).zip(narrow.chunks_exact(E::PAIR)) {
-                    pairs[column..column + E::PAIR].copy_from_slice(pair);
+                E::narrow(rotated, 1.0, narrow);
+                let panel = &mut keys[index / columns * key_panel..][..key_panel];
+                let column = index % columns * E::GROUP;
+                let groups = panel.chunks_exact_mut(columns * E::GROUP);
+                // A head's size is even, so it is whole groups.
+                for (groups, values) in groups.zip(narrow.chunks_exact(E::GROUP)) {
+                    groups[column..column + E::GROUP].copy_from_slice(values);
                 }
-                E::narrow_row(&row[(heads + head) * size..][..size], 1.0, narrow);
-                for (part, value) in narrow.chunks(COLUMNS).enumerate() {
-                    let start = (part * panel_rows + index / E::PAIR * E::PAIR) * COLUMNS;
-                    let pairs = values[start..][..COLUMNS * E::PAIR].chunks_exact_mut(E::PAIR);
-                    pairs.zip(value).for_each(|(pair, value)| pair[index % E::PAIR] = *value);
-                }
-            }
-            // What fills the last pair up is multiplied by zero, and must be a number for that.
-            for index in rows..panel_rows {
-                for part in 0..size.div_ceil(COLUMNS) {
-                    for column in 0..COLUMNS {
-                        values[part * panel_rows * COLUMNS + panel_index::<E>(index, column)] = E::default();
-                    }
+                E::narrow(&row[(heads + head) * size..][..size], 1.0, narrow);
+                for (panel, value) in values.chunks_exact_mut(value_panel).zip(narrow.chunks(columns)) {
+                    let start = index / E::GROUP * E::GROUP * columns;
+                    let groups = panel[start..][..columns * E::GROUP].chunks_exact_mut(E::GROUP);
+                    groups.zip(value).for_each(|(group, value)| group[index % E::GROUP] = *value);
                 }
             }
         });

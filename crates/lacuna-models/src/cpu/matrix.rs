@@ -4,7 +4,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Panels, layout_length, multiply};
+use super::kernel::{Activations, Panels, multiply};
 use crate::checkpoint::Tensor;
 use crate::{ActivationFormat, Format, Result};
 
@@ -138,11 +138,11 @@ impl Input {
     }
 
     /// Bytes that `rows` rows of `k` values take.
-    pub(crate) fn bytes(format: ActivationFormat, rows: usize, k: usize) -> usize {
+    pub(crate) fn bytes(&self, format: ActivationFormat, rows: usize, k: usize) -> usize {
         match format {
-            ActivationFormat::F32 => layout_length::<f32>(rows, k) * size_of::<f32>(),
-            ActivationFormat::Bf16 => layout_length::<bf16>(rows, k) * size_of::<bf16>(),
-            ActivationFormat::Int8 => layout_length::<i8>(rows, k),
+            ActivationFormat::F32 => self.f32.bytes(rows, k),
+            ActivationFormat::Bf16 => self.bf16.bytes(rows, k),
+            ActivationFormat::Int8 => self.int8.bytes(rows, k),
             ActivationFormat::Fp8 => unreachable!("{NO_FP8}"),
         }
     }

@@ -4,21 +4,78 @@ use std::convert::Infallible;
 use std::time::Instant;
 
 use half::bf16;
+use serde::Serialize;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Element, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, multiply};
+use super::kernel::{
+    Activations, Element, Isa, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth, multiply,
+};
 use crate::Precision;
 
-/// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool.
+/// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool, with the
+/// instruction set in use.
 ///
 /// # Panics
 /// For fp8, which the CPU does not have.
 pub fn ceiling_gflops(precision: Precision) -> f64 {
+    ceiling_of(precision, Isa::in_use(precision))
+}
+
+/// As [`ceiling_gflops`], with an instruction set that this machine has.
+///
+/// # Panics
+/// For fp8, which the CPU does not have, and for an instruction set that this machine does not have.
+pub fn ceiling_of(precision: Precision, isa: Isa) -> f64 {
+    assert!(isa.is_available(), "this machine does not have {isa}");
     match precision {
-        Precision::F32 => ceiling_f32(),
-        Precision::Bf16 => ceiling_bf16(),
-        Precision::Int8 => ceiling_i8(),
+        Precision::F32 => ceiling_f32(isa),
+        Precision::Bf16 => ceiling_bf16(isa),
+        Precision::Int8 => ceiling_i8(isa),
         Precision::Fp8 => unreachable!("{NO_FP8}"),
+    }
+}
+
+/// The most bytes a second, in GB/s, that all threads of the pool read from memory.
+pub fn memory_gbps() -> f64 {
+    memory_bandwidth()
+}
+
+/// The speed of this machine's CPU with all threads of the pool, measured.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CpuSpeed {
+    /// The instruction set in use.
+    pub isa: &'static str,
+    /// Its ceiling, in GFLOP/s.
+    pub ceiling_gflops: f64,
+    /// The fastest instruction set.
+    pub fastest_isa: &'static str,
+    /// Its ceiling, in GFLOP/s.
+    pub fastest_ceiling_gflops: f64,
+    /// The rate at which memory is read, in GB/s.
+    pub memory_gbps: f64,
+}
+
+impl CpuSpeed {
+    /// Measures it for products of a precision.
+    ///
+    /// # Panics
+    /// For fp8, which the CPU does not have.
+    pub fn measure(precision: Precision) -> Self {
+        let (isa, fastest) = (Isa::in_use(precision), Isa::fastest(precision));
+        let ceiling_gflops = ceiling_of(precision, isa);
+        let fastest_ceiling_gflops = if fastest == isa { ceiling_gflops } else { ceiling_of(precision, fastest) };
+        Self {
+            isa: isa.name(),
+            ceiling_gflops,
+            fastest_isa: fastest.name(),
+            fastest_ceiling_gflops,
+            memory_gbps: memory_gbps(),
+        }
+    }
+
+    /// What bounds work of so many operations that reads so many bytes, `arithmetic` or `memory`: what takes longer alone.
+    pub fn bound(&self, operations: f64, bytes: f64) -> &'static str {
+        if bytes / self.memory_gbps > operations / self.ceiling_gflops { "memory" } else { "arithmetic" }
     }
 }
 

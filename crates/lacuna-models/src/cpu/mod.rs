@@ -17,7 +17,8 @@ mod scratch;
 mod weights;
 
 pub use believe::believe;
-pub use measure::{Product, ceiling_gflops};
+pub use kernel::Isa;
+pub use measure::{CpuSpeed, Product, ceiling_gflops, ceiling_of, memory_gbps};
 pub use predictor::CpuPredictor;
 
 /// The reason that nothing here computes in fp8.

@@ -3,6 +3,7 @@
 use lacuna::{AttentionSource, Belief, Description, Observation, Predictor, Row, Token, View};
 
 use super::forward::Forward;
+use super::kernel::Isa;
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
@@ -29,6 +30,7 @@ impl CpuPredictor {
         if precision == Precision::Fp8 {
             return Err(Error::no_hopper("the CPU was asked for"));
         }
+        Isa::choose(None)?;
         let architecture = checkpoint.architecture();
         let description = architecture.description(checkpoint.mask_token()?);
         let weights = Weights::load(checkpoint, precision)?;
@@ -69,7 +71,7 @@ impl Predictor for CpuPredictor {
 
 impl Model for CpuPredictor {
     fn device(&self) -> String {
-        format!("cpu, {} threads", rayon::current_num_threads())
+        format!("cpu, {} threads, {}", rayon::current_num_threads(), Isa::in_use(self.precision))
     }
 
     fn precision(&self) -> Precision {

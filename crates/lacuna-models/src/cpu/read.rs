@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lacuna::{Belief, Previous, Row, Target};
 use rayon::prelude::*;
 
-use super::attention::TILE;
+use super::attention::tile_rows;
 use super::believe::believe;
 use super::forward::Forward;
 use super::kernel::Lines;
@@ -45,7 +45,7 @@ impl Reader {
         }
         needed.sort_unstable();
         needed.dedup();
-        selection.select(layout, needed.iter().copied(), TILE);
+        selection.select(layout, needed.iter().copied(), tile_rows());
         forward.finish(layout, selection, finished);
 
         let mut beliefs = Vec::with_capacity(rows.len());
@@ -102,7 +102,7 @@ impl Reader {
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
         let first = layout.row(view, Target::Position(0))?;
-        self.selection.select(layout, first..first + layout.spans[view].tokens, TILE);
+        self.selection.select(layout, first..first + layout.spans[view].tokens, tile_rows());
         forward.finish(layout, &self.selection, &mut self.finished);
         let length = self.selection.len();
         let mut all = Vec::with_capacity(length);

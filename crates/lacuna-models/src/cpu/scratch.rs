@@ -4,28 +4,34 @@ use std::cell::RefCell;
 
 use half::bf16;
 
-use super::kernel::{Element, Lines};
+use super::kernel::{Activations, Element, Lines};
 
 /// What one task of attention computes in.
-pub(crate) struct Scratch<E> {
+pub(crate) struct Scratch<E: 'static> {
     /// One query or key, normalised.
     pub(crate) normed: Lines<f32>,
     /// One query or key, rotated.
     pub(crate) rotated: Lines<f32>,
     /// One key or value, narrowed.
     pub(crate) narrow: Lines<E>,
-    /// A tile's queries, laid out as activations.
-    pub(crate) queries: Lines<E>,
-    /// A tile's scores and then their exponentials, laid out as activations.
+    /// A tile's queries.
+    pub(crate) queries: Activations<E>,
+    /// A tile's scores and then their exponentials.
     pub(crate) scores: Lines<f32>,
-    /// The same, narrowed.
-    pub(crate) probabilities: Lines<E>,
+    /// The exponentials on their way into the next product.
+    pub(crate) probabilities: Activations<E>,
 }
 
 impl<E: Element> Default for Scratch<E> {
     fn default() -> Self {
-        let (normed, rotated, scores) = (Lines::new(0), Lines::new(0), Lines::new(0));
-        Self { normed, rotated, narrow: Lines::new(0), queries: Lines::new(0), scores, probabilities: Lines::new(0) }
+        Self {
+            normed: Lines::new(0),
+            rotated: Lines::new(0),
+            narrow: Lines::new(0),
+            queries: Activations::new(),
+            scores: Lines::new(0),
+            probabilities: Activations::new(),
+        }
     }
 }
 

@@ -171,6 +171,8 @@ class Model:
     """A model that decodes: the embedded one, or a directory in the Hugging Face layout.
 
     `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
+    `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
+    "auto" is the one that LACUNA_ISA names, or else the fastest.
     Several threads may use a model: their steps take turns, and Python is let go while they compute.
     """
 
@@ -180,6 +182,7 @@ class Model:
         *,
         device: Literal["auto", "cpu", "cuda"] = "auto",
         precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
+        isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
     ) -> Model: ...
     @overload
     def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.

@@ -4,26 +4,12 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-use super::{Element, Lines, ROWS, TOUCH, WORTH_A_THREAD, magnitude};
+use super::{Element, Kernel, Lines, TOUCH, WORTH_A_THREAD, magnitude};
 
-/// Elements of one run of a panel of rows.
-fn run_length<E: Element>() -> usize {
-    ROWS * E::DEPTH + E::ROW_TRAILER
-}
-
-/// How many elements a layout of `rows` rows of `k` values takes.
-pub(crate) fn layout_length<E: Element>(rows: usize, k: usize) -> usize {
-    rows.div_ceil(ROWS) * k.div_ceil(E::DEPTH) * run_length::<E>()
-}
-
-/// Where row `row` has its run `run`, if rows have `k` values.
-pub(crate) fn run_offset<E: Element>(k: usize, row: usize, run: usize) -> usize {
-    (row / ROWS * k.div_ceil(E::DEPTH) + run) * run_length::<E>() + row % ROWS * E::DEPTH
-}
-
-/// Rows of `k` values, laid out for the kernels.
-pub(crate) struct Activations<E> {
-    values: Lines<E>,
+/// Rows of `k` values, laid out for a kernel.
+pub(crate) struct Activations<E: 'static> {
+    pub(super) kernel: &'static Kernel<E>,
+    bytes: Lines<u8>,
     rows: usize,
     k: usize,
 }
@@ -34,31 +20,54 @@ thread_local! {
 }
 
 impl<E: Element> Activations<E> {
-    /// No rows.
+    /// No rows, for the kernel in use.
     pub(crate) fn new() -> Self {
-        Self { values: Lines::new(0), rows: 0, k: 0 }
+        Self::with(E::kernel())
+    }
+
+    /// No rows.
+    pub(super) fn with(kernel: &'static Kernel<E>) -> Self {
+        Self { kernel, bytes: Lines::new(0), rows: 0, k: 0 }
     }
 
     /// Lays out `rows` rows of `k` values that `write(row, values)` writes. The rows are written in parallel.
     pub(crate) fn fill(&mut self, rows: usize, k: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
-        let panel = layout_length::<E>(ROWS, k);
-        self.values.resize(layout_length::<E>(rows, k));
-        (self.rows, self.k) = (rows, k);
-        let fill_panel = |(index, panel): (usize, &mut [E])| {
+        self.resize(rows, k);
+        let kernel = self.kernel;
+        let fill_panel = |(index, panel): (usize, &mut [u8])| {
             ROW.with_borrow_mut(|values| {
                 values.resize(k);
-                for row in index * ROWS..rows.min((index + 1) * ROWS) {
+                for row in index * kernel.rows..rows.min((index + 1) * kernel.rows) {
                     write(row, values);
-                    lay_out(values, row % ROWS, panel);
+                    lay_out(kernel, values, row % kernel.rows, panel);
                 }
             });
         };
+        let panel = kernel.panel_bytes(k);
         if rows * k * TOUCH < WORTH_A_THREAD {
-            self.values.chunks_exact_mut(panel).enumerate().for_each(fill_panel);
+            self.bytes.chunks_exact_mut(panel).enumerate().for_each(fill_panel);
         } else {
-            self.values.par_chunks_exact_mut(panel).enumerate().for_each(fill_panel);
+            self.bytes.par_chunks_exact_mut(panel).enumerate().for_each(fill_panel);
         }
     }
+
+    /// Makes room for `rows` rows of `k` values, which are then put.
+    pub(crate) fn resize(&mut self, rows: usize, k: usize) {
+        (self.rows, self.k) = (rows, k);
+        self.bytes.resize(Self::needed(self.kernel, rows, k));
+    }
+
+    /// Puts values of a row from `k = from`, a multiple of [`PIECE`](Self::PIECE), on: up to the next such multiple, or the last ones.
+    pub(crate) fn put(&mut self, row: usize, from: usize, values: &[f32]) {
+        let kernel = self.kernel;
+        assert!(!E::SCALED && row < self.rows && from + values.len() <= self.k, "the values are not of this row");
+        let start = row / kernel.rows * kernel.panel_bytes(self.k) + from / kernel.depth * kernel.run_bytes();
+        let run = &mut self.bytes[start..][..kernel.run_bytes()];
+        kernel.put(run, row % kernel.rows, from % kernel.depth, values, 1.0);
+    }
+
+    /// Most values that are put at once. It divides every kernel's depth.
+    pub(crate) const PIECE: usize = 256;
 
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
@@ -70,20 +79,28 @@ impl<E: Element> Activations<E> {
         self.k
     }
 
-    /// The run `run` of the rows from `row`, a multiple of [`ROWS`], on.
-    pub(super) fn run(&self, row: usize, run: usize) -> &[E] {
-        &self.values[run_offset::<E>(self.k, row, run)..][..run_length::<E>()]
+    /// Bytes that `rows` rows of `k` values take.
+    pub(crate) fn bytes(&self, rows: usize, k: usize) -> usize {
+        Self::needed(self.kernel, rows, k)
+    }
+
+    fn needed(kernel: &Kernel<E>, rows: usize, k: usize) -> usize {
+        rows.div_ceil(kernel.rows) * kernel.panel_bytes(k)
+    }
+
+    /// The run `run` of the rows from `row`, a multiple of [`Kernel::rows`], on.
+    pub(super) fn run(&self, row: usize, run: usize) -> &[u8] {
+        let kernel = self.kernel;
+        let start = row / kernel.rows * kernel.panel_bytes(self.k) + run * kernel.run_bytes();
+        &self.bytes[start..][..kernel.run_bytes()]
     }
 }
 
 /// Lays out the values of row `row` of a panel.
-fn lay_out<E: Element>(values: &[f32], row: usize, panel: &mut [E]) {
-    let unit = E::unit(if E::SCALED { magnitude(values) } else { 1.0 });
-    for (values, run) in values.chunks(E::DEPTH).zip(panel.chunks_exact_mut(run_length::<E>())) {
-        let (rows, trailer) = run.split_at_mut(ROWS * E::DEPTH);
-        let target = &mut rows[row * E::DEPTH..][..E::DEPTH];
-        E::narrow_row(values, unit, &mut target[..values.len()]);
-        target[values.len()..values.len().next_multiple_of(E::PAIR)].fill(E::default());
-        E::put_row_unit(trailer, row, unit);
+fn lay_out<E: Element>(kernel: &Kernel<E>, values: &[f32], row: usize, panel: &mut [u8]) {
+    let scale = E::scale(if E::SCALED { magnitude(values) } else { 1.0 });
+    for (values, run) in values.chunks(kernel.depth).zip(panel.chunks_exact_mut(kernel.run_bytes())) {
+        kernel.put(run, row, 0, values, scale);
+        kernel.put_scale(run, row, scale);
     }
 }

@@ -1,4 +1,4 @@
-//! The kernels for AVX2 and FMA. 16 registers hold 6 rows × 16 columns of sums, so a tile is done in four parts.
+//! The kernels for AVX2 and FMA: a tile is 6 rows × 2 registers of 8 columns, 12 sums in 16 registers.
 #![allow(unsafe_code)]
 #![allow(
     clippy::needless_range_loop,
@@ -9,75 +9,102 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::element::{Element, Output};
-use super::{COLUMNS, ROWS};
+use super::element::{keep_f32, widen_bf16, widen_i8};
+use super::tile::{Ahead, Kernel, Output, nothing};
 
-/// Rows of a part.
-const PART: usize = 6;
+const ROWS: usize = 6;
+const COLUMNS: usize = 16;
+const DEPTH_F32: usize = 256;
+const DEPTH_BF16: usize = 512;
+const DEPTH_I8: usize = 1024;
 
-/// Sums of one row of a part.
+pub(super) static F32: Kernel<f32> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 1,
+    depth: DEPTH_F32,
+    block: DEPTH_F32,
+    size: 4,
+    task_rows: 32 * ROWS,
+    narrow: keep_f32,
+    tile: tile_f32,
+    begin: nothing,
+    end: nothing,
+};
+
+/// Weights are widened to f32 in registers, activations when they are laid out.
+pub(super) static BF16: Kernel<bf16> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 2,
+    depth: DEPTH_BF16,
+    block: DEPTH_BF16,
+    size: 4,
+    task_rows: 32 * ROWS,
+    narrow: widen_bf16,
+    tile: tile_bf16,
+    begin: nothing,
+    end: nothing,
+};
+
+/// Weights are widened to 16 bits in registers, activations when they are laid out.
+pub(super) static I8: Kernel<i8> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 4,
+    depth: DEPTH_I8,
+    block: DEPTH_I8,
+    size: 2,
+    task_rows: 32 * ROWS,
+    narrow: widen_i8,
+    tile: tile_i8,
+    begin: nothing,
+    end: nothing,
+};
+
+/// Sums of one row.
 type Sums = [__m256; 2];
 
 macro_rules! tile {
-    ($name:ident, $sums:ident, $element:ty) => {
+    ($name:ident, $sums:ident, $activation:ty, $weight:ty) => {
         /// # Safety
-        /// See [`super::element::Tile`].
-        pub(super) unsafe fn $name(
-            activations: *const $element,
-            weights: *const $element,
-            depth: usize,
-            output: Output,
-        ) {
+        /// See [`super::tile::Tile`].
+        unsafe fn $name(activations: *const u8, weights: *const $weight, depth: usize, output: Output, _: Ahead) {
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn rows<const R: usize>(
-                a: *const $element,
-                first: usize,
-                b: *const $element,
-                depth: usize,
-                output: Output,
-            ) {
+            unsafe fn rows<const R: usize>(a: *const $activation, b: *const $weight, depth: usize, output: Output) {
                 // SAFETY: the caller's promise.
-                unsafe { store(&$sums::<R>(a, first, b, depth), output) }
+                unsafe { store(&$sums::<R>(a, b, depth), output) }
             }
-            for row in (0..output.rows).step_by(PART) {
-                for column in (0..output.columns).step_by(16) {
-                    let part = Output {
-                        start: output.start.wrapping_add(row * output.stride + column),
-                        columns: (output.columns - column).min(16),
-                        ..output
-                    };
-                    let b = weights.wrapping_add(column * <$element>::PAIR);
-                    // SAFETY: the caller's promise, for a part of the tile.
-                    unsafe {
-                        match output.rows - row {
-                            1 => rows::<1>(activations, row, b, depth, part),
-                            2 => rows::<2>(activations, row, b, depth, part),
-                            3 => rows::<3>(activations, row, b, depth, part),
-                            4 => rows::<4>(activations, row, b, depth, part),
-                            5 => rows::<5>(activations, row, b, depth, part),
-                            _ => rows::<PART>(activations, row, b, depth, part),
-                        }
-                    }
+            let activations = activations.cast();
+            // SAFETY: the caller's promise.
+            unsafe {
+                match output.rows {
+                    1 => rows::<1>(activations, weights, depth, output),
+                    2 => rows::<2>(activations, weights, depth, output),
+                    3 => rows::<3>(activations, weights, depth, output),
+                    4 => rows::<4>(activations, weights, depth, output),
+                    5 => rows::<5>(activations, weights, depth, output),
+                    _ => rows::<ROWS>(activations, weights, depth, output),
                 }
             }
         }
     };
 }
 
-tile!(tile_f32, sums_f32, f32);
-tile!(tile_bf16, sums_bf16, bf16);
-tile!(tile_i8, sums_i8, i8);
+tile!(tile_f32, sums_f32, f32, f32);
+tile!(tile_bf16, sums_bf16, f32, bf16);
+tile!(tile_i8, sums_i8, i16, i8);
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn sums_f32<const R: usize>(a: *const f32, first: usize, b: *const f32, depth: usize) -> [Sums; R] {
+unsafe fn sums_f32<const R: usize>(a: *const f32, b: *const f32, depth: usize) -> [Sums; R] {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for k in 0..depth {
         // SAFETY: the caller promises `depth` rows of a panel.
         let b = unsafe { [_mm256_loadu_ps(b.add(k * COLUMNS)), _mm256_loadu_ps(b.add(k * COLUMNS + 8))] };
         for (row, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller promises R rows of `depth` values.
-            let a = _mm256_set1_ps(unsafe { *a.add((first + row) * f32::DEPTH + k) });
+            let a = _mm256_set1_ps(unsafe { *a.add(row * DEPTH_F32 + k) });
             sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
             sums[1] = _mm256_fmadd_ps(a, b[1], sums[1]);
         }
@@ -87,22 +114,25 @@ unsafe fn sums_f32<const R: usize>(a: *const f32, first: usize, b: *const f32, d
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn sums_bf16<const R: usize>(a: *const bf16, first: usize, b: *const bf16, depth: usize) -> [Sums; R] {
+unsafe fn sums_bf16<const R: usize>(a: *const f32, b: *const bf16, depth: usize) -> [Sums; R] {
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for k in (0..depth).step_by(2) {
         // SAFETY: the caller promises `depth` rows of a panel.
-        let b = unsafe {
-            [_mm256_loadu_si256(b.add(k * COLUMNS).cast()), _mm256_loadu_si256(b.add(k * COLUMNS + 16).cast())]
-        };
-        let b = [widen(b[0]), widen(b[1])];
+        let pairs = unsafe { load(b.add(k * COLUMNS).cast()) };
+        // The odd ones first, as the dot product does it; one after the other, so that they fit into the registers.
+        let b = [odd(pairs[0]), odd(pairs[1])];
         for (row, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller promises R rows of `depth` values.
-            let a = unsafe { a.add((first + row) * bf16::DEPTH + k).cast::<i32>().read_unaligned() };
-            let a = widen(_mm256_set1_epi32(a));
-            for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = _mm256_fmadd_ps(a[1], b[1], *sum);
-                *sum = _mm256_fmadd_ps(a[0], b[0], *sum);
-            }
+            let a = _mm256_set1_ps(unsafe { *a.add(row * DEPTH_BF16 + k + 1) });
+            sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
+            sums[1] = _mm256_fmadd_ps(a, b[1], sums[1]);
+        }
+        let b = [even(pairs[0]), even(pairs[1])];
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller promises R rows of `depth` values.
+            let a = _mm256_set1_ps(unsafe { *a.add(row * DEPTH_BF16 + k) });
+            sums[0] = _mm256_fmadd_ps(a, b[0], sums[0]);
+            sums[1] = _mm256_fmadd_ps(a, b[1], sums[1]);
         }
     }
     sums
@@ -110,37 +140,36 @@ unsafe fn sums_bf16<const R: usize>(a: *const bf16, first: usize, b: *const bf16
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn sums_i8<const R: usize>(a: *const i8, first: usize, b: *const i8, depth: usize) -> [Sums; R] {
-    let low = _mm256_set1_epi16(0xFF);
-    // A column has four bytes of every quad of `k` and four in each half of the trailer, so `b` points at its own.
-    let trailer = b.wrapping_add(depth * COLUMNS);
-    // SAFETY: the caller promises the trailer.
-    let mut sums = [unsafe { load(trailer) }; R];
+unsafe fn sums_i8<const R: usize>(a: *const i16, b: *const i8, depth: usize) -> [Sums; R] {
+    let mut sums = [[_mm256_setzero_si256(); 2]; R];
     for k in (0..depth).step_by(4) {
         // SAFETY: the caller promises `depth` rows of a panel.
-        let b = unsafe { load(b.add(k * COLUMNS)) };
-        let even = [shift_bytes(b[0]), shift_bytes(b[1])];
-        let odd = [_mm256_srai_epi16::<8>(b[0]), _mm256_srai_epi16::<8>(b[1])];
-        for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: the caller promises R rows of `depth` values.
-            let a = unsafe { a.add((first + row) * i8::DEPTH + k).cast::<i32>().read_unaligned() };
-            let a = _mm256_set1_epi32(a);
-            let (a_even, a_odd) = (_mm256_and_si256(a, low), _mm256_srli_epi16::<8>(a));
-            for half in 0..2 {
-                sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(a_even, even[half]));
-                sums[half] = _mm256_add_epi32(sums[half], _mm256_madd_epi16(a_odd, odd[half]));
+        let quads = unsafe { load(b.add(k * COLUMNS)) };
+        // Of every four values the even ones stand first in a row.
+        for part in 0..2 {
+            let b = if part == 0 {
+                [shift_bytes(quads[0]), shift_bytes(quads[1])]
+            } else {
+                [_mm256_srai_epi16::<8>(quads[0]), _mm256_srai_epi16::<8>(quads[1])]
+            };
+            for (row, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller promises R rows of `depth` values.
+                let a = unsafe { a.add(row * DEPTH_I8 + k + 2 * part).cast::<i32>().read_unaligned() };
+                let a = _mm256_set1_epi32(a);
+                sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(a, b[0]));
+                sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(a, b[1]));
             }
         }
     }
     let mut scaled = [[_mm256_setzero_ps(); 2]; R];
     // SAFETY: the caller promises both trailers.
     unsafe {
-        let units = load(trailer.add(4 * COLUMNS));
+        let scales = load(b.add(depth * COLUMNS + 4 * COLUMNS));
         for row in 0..R {
-            let unit = a.add(ROWS * i8::DEPTH).cast::<f32>().add(first + row).read_unaligned();
+            let scale = a.add(ROWS * DEPTH_I8).cast::<f32>().add(row).read_unaligned();
             for half in 0..2 {
-                let sum = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[row][half]), _mm256_castsi256_ps(units[half]));
-                scaled[row][half] = _mm256_mul_ps(sum, _mm256_set1_ps(unit));
+                let sum = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[row][half]), _mm256_castsi256_ps(scales[half]));
+                scaled[row][half] = _mm256_mul_ps(sum, _mm256_set1_ps(scale));
             }
         }
     }
@@ -162,12 +191,18 @@ fn shift_bytes(bytes: __m256i) -> __m256i {
     _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes))
 }
 
-/// The even and the odd values of bf16 pairs.
+/// The even values of bf16 pairs.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn widen(pairs: __m256i) -> [__m256; 2] {
-    let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(0xFFFF_0000_u32 as i32));
-    [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs)), _mm256_castsi256_ps(odd)]
+fn even(pairs: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(pairs))
+}
+
+/// The odd values of bf16 pairs.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn odd(pairs: __m256i) -> __m256 {
+    _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(0xFFFF_0000_u32 as i32)))
 }
 
 #[inline]

@@ -9,8 +9,64 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::element::{Element, Output};
-use super::{COLUMNS, ROWS};
+use super::element::{keep_bf16, keep_f32, keep_i8, widen_bf16, widen_i8};
+use super::tile::{Ahead, Kernel, Output, nothing};
+
+const ROWS: usize = 12;
+const COLUMNS: usize = 32;
+const DEPTH_F32: usize = 256;
+/// A run of activations takes twice as many bytes as its weights.
+const DEPTH_WIDENED: usize = 512;
+const DEPTH: usize = 1024;
+
+pub(super) static F32: Kernel<f32> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 1,
+    depth: DEPTH_F32,
+    block: DEPTH_F32,
+    size: 4,
+    task_rows: 16 * ROWS,
+    narrow: keep_f32,
+    tile: tile_f32,
+    begin: nothing,
+    end: nothing,
+};
+
+pub(super) static BF16: Kernel<bf16> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 2,
+    depth: DEPTH,
+    block: DEPTH,
+    size: 2,
+    task_rows: 16 * ROWS,
+    narrow: keep_bf16,
+    tile: tile_bf16,
+    begin: nothing,
+    end: nothing,
+};
+
+/// For machines whose bf16 dot product is missing or slow: weights are widened in registers.
+pub(super) static BF16_WIDENED: Kernel<bf16> =
+    Kernel { depth: DEPTH_WIDENED, block: DEPTH_WIDENED, size: 4, narrow: widen_bf16, tile: tile_bf16_widened, ..BF16 };
+
+pub(super) static I8: Kernel<i8> = Kernel {
+    rows: ROWS,
+    columns: COLUMNS,
+    step: 4,
+    depth: DEPTH,
+    block: DEPTH,
+    size: 1,
+    task_rows: 16 * ROWS,
+    narrow: keep_i8,
+    tile: tile_i8,
+    begin: nothing,
+    end: nothing,
+};
+
+/// For machines without an int8 dot product: the same sums.
+pub(super) static I8_WIDENED: Kernel<i8> = Kernel { size: 2, narrow: widen_i8, tile: tile_i8_widened, ..I8 };
 
 /// Sums of one row of a tile.
 type Sums = [__m512; 2];
@@ -26,33 +82,27 @@ macro_rules! by_rows {
 }
 
 macro_rules! tile {
-    ($(#[$doc:meta])* $name:ident, $sums:ident, $element:ty, $features:literal) => {
-        $(#[$doc])*
+    ($name:ident, $sums:ident, $activation:ty, $weight:ty, $features:literal) => {
         /// # Safety
-        /// See [`super::element::Tile`].
-        pub(super) unsafe fn $name(activations: *const $element, weights: *const $element, depth: usize, output: Output) {
+        /// See [`super::tile::Tile`].
+        unsafe fn $name(activations: *const u8, weights: *const $weight, depth: usize, output: Output, _: Ahead) {
             #[target_feature(enable = $features)]
-            unsafe fn rows<const R: usize>(a: *const $element, b: *const $element, depth: usize, output: Output) {
+            unsafe fn rows<const R: usize>(a: *const $activation, b: *const $weight, depth: usize, output: Output) {
                 // SAFETY: the caller's promise.
                 unsafe { store(&$sums::<R>(a, b, depth), output) }
             }
+            let activations = activations.cast();
             // SAFETY: the caller's promise.
             unsafe { by_rows!(output.rows, rows(activations, weights, depth, output), 1 2 3 4 5 6 7 8 9 10 11 12) }
         }
     };
 }
 
-tile!(tile_f32, sums_f32, f32, "avx512f");
-tile!(tile_bf16, sums_bf16, bf16, "avx512f,avx512bf16");
-tile!(tile_i8, sums_i8, i8, "avx512f,avx512vnni");
-tile!(
-    /// For machines with AVX-512 that have no int8 dot product: the same sums.
-    tile_i8_widened, sums_i8_widened, i8, "avx512f,avx512bw"
-);
-tile!(
-    /// For machines with AVX-512 that have no bf16 dot product: the same sums in the same order.
-    tile_bf16_widened, sums_bf16_widened, bf16, "avx512f"
-);
+tile!(tile_f32, sums_f32, f32, f32, "avx512f");
+tile!(tile_bf16, sums_bf16, bf16, bf16, "avx512f,avx512bf16");
+tile!(tile_bf16_widened, sums_bf16_widened, f32, bf16, "avx512f");
+tile!(tile_i8, sums_i8, u8, i8, "avx512f,avx512vnni");
+tile!(tile_i8_widened, sums_i8_widened, i16, i8, "avx512f,avx512bw");
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -63,7 +113,7 @@ unsafe fn sums_f32<const R: usize>(a: *const f32, b: *const f32, depth: usize) -
         let b = unsafe { [_mm512_loadu_ps(b.add(k * COLUMNS)), _mm512_loadu_ps(b.add(k * COLUMNS + 16))] };
         for (row, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller promises R rows of `depth` values.
-            let a = _mm512_set1_ps(unsafe { *a.add(row * f32::DEPTH + k) });
+            let a = _mm512_set1_ps(unsafe { *a.add(row * DEPTH_F32 + k) });
             sums[0] = _mm512_fmadd_ps(a, b[0], sums[0]);
             sums[1] = _mm512_fmadd_ps(a, b[1], sums[1]);
         }
@@ -91,18 +141,19 @@ unsafe fn sums_bf16<const R: usize>(a: *const bf16, b: *const bf16, depth: usize
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn sums_bf16_widened<const R: usize>(a: *const bf16, b: *const bf16, depth: usize) -> [Sums; R] {
+unsafe fn sums_bf16_widened<const R: usize>(a: *const f32, b: *const bf16, depth: usize) -> [Sums; R] {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for k in (0..depth).step_by(2) {
         // SAFETY: the caller promises `depth` rows of a panel.
         let b = unsafe { pair_columns(b, k) };
         let b = [widen(b[0]), widen(b[1])];
         for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: the caller promises R rows of `depth` values.
-            let a = widen(_mm512_set1_epi32(unsafe { pair(a, row, k) }));
-            for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = _mm512_fmadd_ps(a[1], b[1], *sum);
-                *sum = _mm512_fmadd_ps(a[0], b[0], *sum);
+            // The odd one first, as the dot product does it.
+            for odd in [1, 0] {
+                // SAFETY: the caller promises R rows of `depth` values.
+                let a = _mm512_set1_ps(unsafe { *a.add(row * DEPTH_WIDENED + k + odd) });
+                sums[0] = _mm512_fmadd_ps(a, b[0][odd], sums[0]);
+                sums[1] = _mm512_fmadd_ps(a, b[1][odd], sums[1]);
             }
         }
     }
@@ -111,7 +162,7 @@ unsafe fn sums_bf16_widened<const R: usize>(a: *const bf16, b: *const bf16, dept
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn sums_i8<const R: usize>(a: *const i8, b: *const i8, depth: usize) -> [Sums; R] {
+unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize) -> [Sums; R] {
     // SAFETY: the caller promises the trailer.
     let mut sums = [unsafe { start_i8(b, depth) }; R];
     for k in (0..depth).step_by(4) {
@@ -125,24 +176,22 @@ unsafe fn sums_i8<const R: usize>(a: *const i8, b: *const i8, depth: usize) -> [
         }
     }
     // SAFETY: the caller promises both trailers.
-    unsafe { scale_i8(&sums, a, b, depth) }
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b, depth) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sums_i8_widened<const R: usize>(a: *const i8, b: *const i8, depth: usize) -> [Sums; R] {
-    // SAFETY: the caller promises the trailer.
-    let mut sums = [unsafe { start_i8(b, depth) }; R];
-    let low = _mm512_set1_epi16(0xFF);
+unsafe fn sums_i8_widened<const R: usize>(a: *const i16, b: *const i8, depth: usize) -> [Sums; R] {
+    let mut sums = [[_mm512_setzero_si512(); 2]; R];
     for k in (0..depth).step_by(4) {
         // SAFETY: the caller promises `depth` rows of a panel.
         let b = unsafe { quad_columns(b, k) };
         let even = [shift_bytes(b[0]), shift_bytes(b[1])];
         let odd = [_mm512_srai_epi16::<8>(b[0]), _mm512_srai_epi16::<8>(b[1])];
         for (row, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: the caller promises R rows of `depth` values.
-            let a = _mm512_set1_epi32(unsafe { quad(a, row, k) });
-            let (a_even, a_odd) = (_mm512_and_si512(a, low), _mm512_srli_epi16::<8>(a));
+            // SAFETY: the caller promises R rows of `depth` values, the even ones of every four first.
+            let [a_even, a_odd] = unsafe { a.add(row * DEPTH + k).cast::<[i32; 2]>().read_unaligned() };
+            let (a_even, a_odd) = (_mm512_set1_epi32(a_even), _mm512_set1_epi32(a_odd));
             for half in 0..2 {
                 sums[half] = _mm512_add_epi32(sums[half], _mm512_madd_epi16(a_even, even[half]));
                 sums[half] = _mm512_add_epi32(sums[half], _mm512_madd_epi16(a_odd, odd[half]));
@@ -150,7 +199,7 @@ unsafe fn sums_i8_widened<const R: usize>(a: *const i8, b: *const i8, depth: usi
         }
     }
     // SAFETY: the caller promises both trailers.
-    unsafe { scale_i8(&sums, a, b, depth) }
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b, depth) }
 }
 
 /// The lower byte of each 16 bits, with its sign.
@@ -171,20 +220,25 @@ unsafe fn start_i8(b: *const i8, depth: usize) -> [__m512i; 2] {
     }
 }
 
-/// Sums in the units of their row and column.
+/// Sums times the scales of their row and column.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn scale_i8<const R: usize>(sums: &[[__m512i; 2]; R], a: *const i8, b: *const i8, depth: usize) -> [Sums; R] {
+unsafe fn scale_i8<const R: usize>(
+    sums: &[[__m512i; 2]; R],
+    row_scales: *const f32,
+    b: *const i8,
+    depth: usize,
+) -> [Sums; R] {
     let mut scaled = [[_mm512_setzero_ps(); 2]; R];
     // SAFETY: the caller promises both trailers.
     unsafe {
         let trailer = b.add(depth * COLUMNS + 4 * COLUMNS);
-        let units = [_mm512_loadu_ps(trailer.cast()), _mm512_loadu_ps(trailer.add(64).cast())];
+        let scales = [_mm512_loadu_ps(trailer.cast()), _mm512_loadu_ps(trailer.add(64).cast())];
         for row in 0..R {
-            let unit = _mm512_set1_ps(a.add(ROWS * i8::DEPTH).cast::<f32>().add(row).read_unaligned());
+            let scale = _mm512_set1_ps(row_scales.add(row).read_unaligned());
             for half in 0..2 {
-                let sum = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row][half]), units[half]);
-                scaled[row][half] = _mm512_mul_ps(sum, unit);
+                let sum = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row][half]), scales[half]);
+                scaled[row][half] = _mm512_mul_ps(sum, scale);
             }
         }
     }
@@ -193,9 +247,9 @@ unsafe fn scale_i8<const R: usize>(sums: &[[__m512i; 2]; R], a: *const i8, b: *c
 
 /// The values `k` to `k + 3` of a row.
 #[inline(always)]
-unsafe fn quad(a: *const i8, row: usize, k: usize) -> i32 {
+unsafe fn quad(a: *const u8, row: usize, k: usize) -> i32 {
     // SAFETY: the caller's promise.
-    unsafe { a.add(row * i8::DEPTH + k).cast::<i32>().read_unaligned() }
+    unsafe { a.add(row * DEPTH + k).cast::<i32>().read_unaligned() }
 }
 
 /// The values `k` to `k + 3` of all columns of a panel.
@@ -210,7 +264,7 @@ unsafe fn quad_columns(b: *const i8, k: usize) -> [__m512i; 2] {
 #[inline(always)]
 unsafe fn pair(a: *const bf16, row: usize, k: usize) -> i32 {
     // SAFETY: the caller's promise.
-    unsafe { a.add(row * bf16::DEPTH + k).cast::<i32>().read_unaligned() }
+    unsafe { a.add(row * DEPTH + k).cast::<i32>().read_unaligned() }
 }
 
 /// The values `k` and `k + 1` of all columns of a panel.

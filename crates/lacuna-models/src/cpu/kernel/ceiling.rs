@@ -1,7 +1,9 @@
-//! What this machine could do at most: the instruction each kind of product is made of, on registers alone.
+//! What this machine could do at most: the instruction each kind of product is made of, on registers alone, and reading memory.
 #![allow(unsafe_code)]
 
 use std::time::Instant;
+
+use rayon::prelude::*;
 
 use super::Isa;
 
@@ -11,24 +13,57 @@ struct Loop {
     operations: usize,
 }
 
-/// The most operations of f32 products a second on all threads of the pool, in units of 10⁹.
-pub(crate) fn ceiling_f32() -> f64 {
-    measure(&f32_loop(Isa::best()))
+/// The most operations of f32 products a second on all threads of the pool, in units of 10⁹, with an instruction set.
+pub(crate) fn ceiling_f32(isa: Isa) -> f64 {
+    measure(&f32_loop(isa))
 }
 
 /// As [`ceiling_f32`], for bf16.
-pub(crate) fn ceiling_bf16() -> f64 {
-    measure(&bf16_loop(Isa::best()))
+pub(crate) fn ceiling_bf16(isa: Isa) -> f64 {
+    measure(&bf16_loop(isa))
 }
 
 /// As [`ceiling_f32`], for int8.
-pub(crate) fn ceiling_i8() -> f64 {
-    measure(&i8_loop(Isa::best()))
+pub(crate) fn ceiling_i8(isa: Isa) -> f64 {
+    measure(&i8_loop(isa))
+}
+
+/// The most bytes a second that all threads of the pool read from memory, in units of 10⁹.
+pub(crate) fn memory_bandwidth() -> f64 {
+    /// Bytes in all: more than caches hold.
+    const BYTES: usize = 512 << 20;
+    /// Words that a thread reads at a time.
+    const STRETCH: usize = 1 << 16;
+    const ATTEMPTS: usize = 3;
+    let memory = vec![1u64; BYTES / size_of::<u64>()];
+    let attempt = || {
+        let start = Instant::now();
+        let sum = memory.par_chunks(STRETCH).map(|words| words.iter().fold(0, |sum, word| sum ^ word)).sum::<u64>();
+        std::hint::black_box(sum);
+        BYTES as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..ATTEMPTS).map(|_| attempt()).fold(0.0, f64::max) * 1e-9
+}
+
+/// The bf16 dot product of AVX-512 does fewer operations a second than multiplying and adding in f32, as on Intel's chips:
+/// measured on this thread, in a fraction of a millisecond.
+pub(super) fn dot_is_slow() -> bool {
+    const ROUNDS: usize = 1 << 10;
+    const ATTEMPTS: usize = 16;
+    let rate = |measured: Loop| {
+        let attempt = |_| {
+            let start = Instant::now();
+            (measured.run)(ROUNDS);
+            measured.operations as f64 / start.elapsed().as_secs_f64()
+        };
+        (0..ATTEMPTS).map(attempt).fold(0.0, f64::max)
+    };
+    rate(bf16_loop(Isa::Avx512Bf16)) < rate(f32_loop(Isa::Avx512))
 }
 
 fn measure(measured: &Loop) -> f64 {
-    const ROUNDS: usize = 1 << 20;
-    const ATTEMPTS: usize = 8;
+    const ROUNDS: usize = 1 << 18;
+    const ATTEMPTS: usize = 32;
     let attempt = || -> f64 {
         let rates = rayon::broadcast(|_| {
             let start = Instant::now();
@@ -79,6 +114,7 @@ mod x86 {
     use std::hint::black_box;
 
     use super::{Isa, Loop, scalar_loop};
+    use crate::cpu::kernel::amx;
 
     /// Enough independent sums to hide the latency of any of the instructions.
     const SUMS: usize = 12;
@@ -97,7 +133,7 @@ mod x86 {
                     }
                     black_box(sums);
                 }
-                // SAFETY: a loop is only picked for an instruction set that `Isa::best` found.
+                // SAFETY: a loop is only picked for an instruction set that this machine has.
                 unsafe { body(rounds) }
             }
         };
@@ -129,17 +165,28 @@ mod x86 {
         }
     }
 
+    register_loop!(madd_256, "avx2", _mm256_setzero_si256(), _mm256_set1_epi16(1), |sum, value| {
+        _mm256_add_epi32(*sum, _mm256_madd_epi16(value, *sum))
+    });
+    register_loop!(madd_512, "avx512f,avx512bw", _mm512_setzero_si512(), _mm512_set1_epi16(1), |sum, value| {
+        _mm512_add_epi32(*sum, _mm512_madd_epi16(value, *sum))
+    });
+
     pub(super) fn bf16_loop(isa: Isa) -> Loop {
         match isa {
-            Isa::Avx512Dot => Loop { run: dot_bf16, operations: SUMS * 64 },
+            Isa::Amx => Loop { run: amx::dot_bf16, operations: amx::DOTS * 16 * 16 * 64 },
+            Isa::Avx512Bf16 => Loop { run: dot_bf16, operations: SUMS * 64 },
             _ => f32_loop(isa),
         }
     }
 
     pub(super) fn i8_loop(isa: Isa) -> Loop {
         match isa {
-            Isa::Avx512Dot => Loop { run: dot_i8, operations: SUMS * 128 },
-            _ => f32_loop(isa),
+            Isa::Amx => Loop { run: amx::dot_i8, operations: amx::DOTS * 16 * 16 * 128 },
+            Isa::Avx512Bf16 => Loop { run: dot_i8, operations: SUMS * 128 },
+            Isa::Avx512 => Loop { run: madd_512, operations: SUMS * 64 },
+            Isa::Avx2 => Loop { run: madd_256, operations: SUMS * 32 },
+            Isa::Scalar => scalar_loop(),
         }
     }
 }

@@ -1,189 +1,280 @@
-//! What the products are made of: f32, bf16 or int8 operands, always summed up in f32.
+//! What weights are made of: f32, bf16 or int8, always summed up in f32.
+#![allow(unsafe_code)]
 
 use half::bf16;
 
-use super::isa::for_each_isa;
-use super::{COLUMNS, Isa, ROWS, scalar};
+use super::isa::{Choice, for_each_isa};
+use super::tile::{Blocks, Kernel};
+use super::{Isa, scalar};
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
+use super::{amx, avx2, avx512};
 
-/// Where a tile goes.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    pub(crate) start: *mut f32,
-    /// From one row to the next.
-    pub(crate) stride: usize,
-    /// At most [`super::ROWS`].
-    pub(crate) rows: usize,
-    /// At most [`super::COLUMNS`].
-    pub(crate) columns: usize,
-    /// Whether to add to what stands there.
-    pub(crate) add: bool,
-}
-
-/// `output[r][c] (+)= Σ activations[r][k] · weights[k][c]` over `depth` values of `k`.
-///
-/// # Safety
-/// `activations` is a run of a panel of rows: `output.rows` rows, [`Element::DEPTH`] apart, of at least `depth` values, and
-/// behind [`super::ROWS`] such rows the trailer. `weights` is a run of a panel of columns: `depth` × [`super::COLUMNS`] values
-/// in panel order, and behind them the trailer. `output` can be written and is nobody else's; the machine has the
-/// instructions. `depth` is a multiple of [`Element::PAIR`].
-pub(crate) type Tile<E> = unsafe fn(activations: *const E, weights: *const E, depth: usize, output: Output);
-
-/// A number that products are made of.
+/// A number that weights are made of.
 pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
-    /// How many values of `k` stand side by side in a column of a weight panel.
-    const PAIR: usize;
+    /// Values of `k` that stand side by side in a column of weights: as many as dot products of 32 bits take.
+    const GROUP: usize;
 
-    /// How many of `k` are summed in registers at a time, so that a run of a weight panel stays in the first cache.
-    const DEPTH: usize;
-
-    /// Whether values are counted in units that each row of activations and each column of weights has for itself.
-    /// The units stand in the trailers.
+    /// Values are multiples of a scale that each row of activations and each column of weights has for itself. The scales
+    /// stand in the trailers.
     const SCALED: bool = false;
 
-    /// Elements behind each run of a panel of rows.
-    const ROW_TRAILER: usize = 0;
-
-    /// Elements behind each run of a panel of columns.
-    const COLUMN_TRAILER: usize = 0;
-
     /// The kernel for an instruction set.
-    fn tile(isa: Isa) -> Tile<Self>;
+    fn kernel_for(isa: Isa) -> &'static Kernel<Self>;
 
-    /// The unit for values whose largest magnitude is `largest`.
-    fn unit(_largest: f32) -> f32 {
+    /// The instruction set to use for products of these.
+    fn isa(choice: &Choice) -> Isa;
+
+    /// The kernel to use.
+    fn kernel() -> &'static Kernel<Self> {
+        Self::kernel_for(Self::isa(Choice::made()))
+    }
+
+    /// The scale for values whose largest magnitude is `largest`.
+    fn scale(_largest: f32) -> f32 {
         1.0
     }
 
-    /// Rounds activations to the nearest representable multiples of `unit`.
-    fn narrow_row(row: &[f32], unit: f32, output: &mut [Self]);
+    /// Rounds weights to the nearest representable multiples of `scale`.
+    fn narrow(values: &[f32], scale: f32, output: &mut [Self]);
 
-    /// Rounds weights to the nearest representable multiples of `unit`.
-    fn narrow_column(column: &[f32], unit: f32, output: &mut [Self]) {
-        Self::narrow_row(column, unit, output);
-    }
-
-    /// Writes the unit of a row behind a run.
-    fn put_row_unit(_trailer: &mut [Self], _row: usize, _unit: f32) {}
-
-    /// Writes the units of the columns behind a run.
-    fn put_column_units(_trailer: &mut [Self], _run: &[Self], _units: &[f32; COLUMNS]) {}
+    /// Writes the scales of the columns behind a run of a panel.
+    fn put_column_scales(_trailer: &mut [Self], _run: &[Self], _scales: &[f32]) {}
 }
 
 /// Picks the kernel for an instruction set; machines that are not x86 have the scalar one.
-macro_rules! tiles {
-    ($scalar:ident, $avx2:ident, $avx512:ident, $newest:ident) => {
+macro_rules! kernels {
+    ($scalar:ident, $($isa:ident => $module:ident::$kernel:ident),*) => {
         #[cfg(target_arch = "x86_64")]
-        fn tile(isa: Isa) -> Tile<Self> {
+        fn kernel_for(isa: Isa) -> &'static Kernel<Self> {
             match isa {
-                Isa::Scalar => scalar::$scalar,
-                Isa::Avx2 => avx2::$avx2,
-                Isa::Avx512 => avx512::$avx512,
-                Isa::Avx512Dot => avx512::$newest,
+                Isa::Scalar => &scalar::$scalar,
+                $(Isa::$isa => &$module::$kernel,)*
             }
         }
 
         #[cfg(not(target_arch = "x86_64"))]
-        fn tile(_: Isa) -> Tile<Self> {
-            scalar::$scalar
+        fn kernel_for(_: Isa) -> &'static Kernel<Self> {
+            &scalar::$scalar
         }
     };
 }
 
 impl Element for f32 {
-    const PAIR: usize = 1;
-    const DEPTH: usize = 256;
+    const GROUP: usize = 1;
 
-    tiles!(tile_f32, tile_f32, tile_f32, tile_f32);
+    kernels!(F32, Avx2 => avx2::F32, Avx512 => avx512::F32, Avx512Bf16 => avx512::F32, Amx => avx512::F32);
 
-    fn narrow_row(row: &[f32], _: f32, output: &mut [Self]) {
-        output.copy_from_slice(row);
+    fn isa(choice: &Choice) -> Isa {
+        choice.f32
+    }
+
+    fn narrow(values: &[f32], _: f32, output: &mut [Self]) {
+        output.copy_from_slice(values);
     }
 }
 
 impl Element for bf16 {
-    const PAIR: usize = 2;
-    const DEPTH: usize = 1024;
+    const GROUP: usize = 2;
 
-    tiles!(tile_bf16, tile_bf16, tile_bf16_widened, tile_bf16);
+    kernels!(
+        BF16,
+        Avx2 => avx2::BF16,
+        Avx512 => avx512::BF16_WIDENED,
+        Avx512Bf16 => avx512::BF16,
+        Amx => amx::BF16
+    );
 
-    fn narrow_row(row: &[f32], _: f32, output: &mut [Self]) {
-        narrow_to_bf16(row, output);
+    fn isa(choice: &Choice) -> Isa {
+        choice.bf16
+    }
+
+    fn narrow(values: &[f32], _: f32, output: &mut [Self]) {
+        round_to_bf16(values, output);
     }
 }
 
-/// Weights are −127 to 127. Activations are too, but stand 128 higher, as `vpdpbusd` wants one operand without a sign; what
-/// that adds to a sum, 128 times the sum of a column's run, is subtracted beforehand: the column's trailer has its negative.
+/// Weights are −127 to 127. Activations are too, but stand 128 higher, as `vpdpbusd` and `tdpbusd` want one operand without a
+/// sign; what that adds to a sum, 128 times the sum of a column's run, is in the column's trailer with a minus. Kernels that
+/// widen activations to 16 bits leave them as they are.
 impl Element for i8 {
-    const PAIR: usize = 4;
-    const DEPTH: usize = 1024;
+    const GROUP: usize = 4;
     const SCALED: bool = true;
-    /// A unit for each row, and room up to the next cache line.
-    const ROW_TRAILER: usize = (ROWS * 4).next_multiple_of(64);
-    /// Where each column's sum starts from, and its unit.
-    const COLUMN_TRAILER: usize = COLUMNS * 8;
 
-    tiles!(tile_i8, tile_i8, tile_i8_widened, tile_i8);
+    kernels!(
+        I8,
+        Avx2 => avx2::I8,
+        Avx512 => avx512::I8_WIDENED,
+        Avx512Bf16 => avx512::I8,
+        Amx => amx::I8
+    );
 
-    fn unit(largest: f32) -> f32 {
+    fn isa(choice: &Choice) -> Isa {
+        choice.i8
+    }
+
+    fn scale(largest: f32) -> f32 {
         largest / 127.0
     }
 
-    fn narrow_row(row: &[f32], unit: f32, output: &mut [Self]) {
-        narrow_to_i8(row, inverse(unit), output);
-        output.iter_mut().for_each(|value| *value = value.wrapping_add(-128));
+    fn narrow(values: &[f32], scale: f32, output: &mut [Self]) {
+        round_to_i8(values, inverse(scale), output);
     }
 
-    fn narrow_column(column: &[f32], unit: f32, output: &mut [Self]) {
-        narrow_to_i8(column, inverse(unit), output);
-    }
-
-    fn put_row_unit(trailer: &mut [Self], row: usize, unit: f32) {
-        put(&mut trailer[row * 4..], unit.to_ne_bytes());
-    }
-
-    fn put_column_units(trailer: &mut [Self], run: &[Self], units: &[f32; COLUMNS]) {
-        let mut sums = [0i32; COLUMNS];
-        for quads in run.chunks_exact(COLUMNS * Self::PAIR) {
-            for (sum, quad) in sums.iter_mut().zip(quads.chunks_exact(Self::PAIR)) {
+    fn put_column_scales(trailer: &mut [Self], run: &[Self], scales: &[f32]) {
+        let mut sums = [0i32; MOST_COLUMNS];
+        let sums = &mut sums[..scales.len()];
+        for quads in run.chunks_exact(scales.len() * 4) {
+            for (sum, quad) in sums.iter_mut().zip(quads.as_chunks::<4>().0) {
                 *sum += quad.iter().map(|&value| i32::from(value)).sum::<i32>();
             }
         }
-        for (column, (sum, unit)) in sums.into_iter().zip(units).enumerate() {
-            put(&mut trailer[column * 4..], (-128 * sum).to_ne_bytes());
-            put(&mut trailer[(COLUMNS + column) * 4..], unit.to_ne_bytes());
+        let starts = sums.iter().map(|sum| (-128 * sum).to_ne_bytes());
+        let words = starts.chain(scales.iter().map(|scale| scale.to_ne_bytes()));
+        for (target, word) in trailer.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *target = word.map(|byte| byte as i8);
         }
     }
 }
 
-fn inverse(unit: f32) -> f32 {
-    if unit > 0.0 { 1.0 / unit } else { 0.0 }
-}
+/// Columns of the widest tile.
+pub(super) const MOST_COLUMNS: usize = 32;
 
-fn put(target: &mut [i8], bytes: [u8; 4]) {
-    target.iter_mut().zip(bytes).for_each(|(target, byte)| *target = byte as i8);
+for_each_isa! {
+    /// Writes f32 activations as they are.
+    fn keep_f32(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<f32>(values, blocks) {
+            output.copy_from_slice(values);
+        }
+    }
 }
 
 for_each_isa! {
-    /// `bf16::from_f32` on a row, without its branch.
-    fn narrow_to_bf16(row: &[f32], output: &mut [bf16]) {
+    /// Rounds activations to bf16.
+    fn keep_bf16(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<bf16>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = bf16::from_bits(nearest_bf16(*value));
+            }
+        }
+    }
+}
+
+for_each_isa! {
+    /// Rounds activations to bf16 and keeps them as f32, for kernels without a fast dot product.
+    fn widen_bf16(values: &[f32], _scale: f32, blocks: Blocks<'_>) {
+        for (values, output) in pieces::<f32>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = f32::from_bits(u32::from(nearest_bf16(*value)) << 16);
+            }
+        }
+    }
+}
+
+for_each_isa! {
+    /// Rounds activations to int8, 128 higher, for kernels with a dot product of bytes.
+    fn keep_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
+        let factor = inverse(scale);
+        for (values, output) in pieces::<u8>(values, blocks) {
+            for (value, output) in values.iter().zip(output) {
+                *output = (nearest_whole(value * factor) as u8).wrapping_add(128);
+            }
+        }
+    }
+}
+
+for_each_isa! {
+    /// Rounds activations to int8 and keeps them in 16 bits, of every four the even ones first and the last four filled up with
+    /// zeros, for kernels without a dot product of bytes.
+    fn widen_i8(values: &[f32], scale: f32, blocks: Blocks<'_>) {
+        let factor = inverse(scale);
+        let narrow = |quad: &[f32; 4], target: &mut [i16; 4]| {
+            *target = [quad[0], quad[2], quad[1], quad[3]].map(|value| nearest_whole(value * factor) as i8 as i16);
+        };
+        for (values, output) in pieces::<i16>(values, blocks) {
+            let (quads, rest) = values.as_chunks::<4>();
+            let (targets, _) = output.as_chunks_mut::<4>();
+            for (quad, target) in quads.iter().zip(&mut *targets) {
+                narrow(quad, target);
+            }
+            if !rest.is_empty() {
+                let mut last = [0.0; 4];
+                last[..rest.len()].copy_from_slice(rest);
+                narrow(&last, &mut targets[quads.len()]);
+            }
+        }
+    }
+}
+
+/// Values block by block, each with its place.
+#[inline(always)]
+fn pieces<'a, T: Plain>(
+    values: &'a [f32],
+    blocks: Blocks<'a>,
+) -> impl Iterator<Item = (&'a [f32], &'a mut [T])> + use<'a, T> {
+    let Blocks { bytes, block, stride } = blocks;
+    values.chunks(block).zip(bytes.chunks_mut(stride)).map(|(values, bytes)| {
+        let length = values.len().next_multiple_of(T::TOGETHER);
+        (values, cast(&mut bytes[..length * size_of::<T>()]))
+    })
+}
+
+/// A number of which every pattern of bits is valid.
+trait Plain: Copy + 'static {
+    /// How many are written together.
+    const TOGETHER: usize = 1;
+}
+
+impl Plain for f32 {}
+impl Plain for bf16 {}
+impl Plain for u8 {}
+impl Plain for i16 {
+    const TOGETHER: usize = 4;
+}
+
+/// The same memory as other numbers.
+#[inline(always)]
+fn cast<T: Plain>(bytes: &mut [u8]) -> &mut [T] {
+    // SAFETY: any bits make a `T`, and any `T` is bytes.
+    let (before, values, after) = unsafe { bytes.align_to_mut() };
+    assert!(before.is_empty() && after.is_empty(), "blocks are aligned and whole");
+    values
+}
+
+fn inverse(scale: f32) -> f32 {
+    if scale > 0.0 { 1.0 / scale } else { 0.0 }
+}
+
+/// The bits of the nearest bf16, `bf16::from_f32` without its branch.
+#[inline(always)]
+fn nearest_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    if value.is_nan() { quiet as u16 } else { rounded as u16 }
+}
+
+/// The nearest whole number, in the low bits of an f32.
+#[inline(always)]
+fn nearest_whole(value: f32) -> u32 {
+    // Adding 1.5 · 2²³ rounds to the nearest whole number, which then stands in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    (value + ROUND).to_bits()
+}
+
+for_each_isa! {
+    /// Rounds to bf16.
+    fn round_to_bf16(row: &[f32], output: &mut [bf16]) {
         for (value, output) in row.iter().zip(output) {
-            let bits = value.to_bits();
-            let rounded = bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16;
-            let quiet = (bits >> 16) | 0x40;
-            *output = bf16::from_bits(if value.is_nan() { quiet } else { rounded } as u16);
+            *output = bf16::from_bits(nearest_bf16(*value));
         }
     }
 }
 
 for_each_isa! {
     /// `row · factor`, rounded to the nearest whole number.
-    fn narrow_to_i8(row: &[f32], factor: f32, output: &mut [i8]) {
-        // Adding 1.5 · 2²³ rounds to the nearest whole number, which then stands in the low bits.
-        const ROUND: f32 = 12_582_912.0;
+    fn round_to_i8(row: &[f32], factor: f32, output: &mut [i8]) {
         for (value, output) in row.iter().zip(output) {
-            *output = (value * factor + ROUND).to_bits() as i8;
+            *output = nearest_whole(value * factor) as i8;
         }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Dimension letters: a product has `m` rows, `n` columns and the inner dimension `k`.
 //!
-//! Every output element is summed over `k` in one order that depends on nothing but `k`: runs of [`Element::DEPTH`] in registers, the
-//! runs one after the other. So a row's result never depends on which rows are computed with it, nor on the threads.
+//! A [`Kernel`] is a microkernel for one kind of weights and one instruction set. It owns its tile geometry: how many rows and
+//! columns a tile has, and how both operands are laid out for it. Weights ([`Panels`]) are packed once, activations
+//! ([`Activations`]) for every product.
 //!
-//! | operand | layout |
-//! |---|---|
-//! | weights ([`Panels`]) | panels of [`COLUMNS`] columns; inside, `k` outermost, so that a vector of columns is contiguous |
-//! | activations ([`Activations`]) | panels of [`ROWS`] rows; inside, runs of [`Element::DEPTH`] of `k`, and in each run row after row |
+//! Every output element is summed over `k` in one order that depends on nothing but the kernel and `k`: runs of
+//! [`Kernel::depth`] in registers, the runs one after the other. So a row's result never depends on which rows are computed with
+//! it, nor on the threads.
 //!
-//! int8 operands are counted in units of their row or column, which stand behind each run: see [`Element`] for `i8`.
+//! int8 operands are multiples of the scale of their row or column. The scales stand behind each run.
 
 mod activations;
+#[cfg(target_arch = "x86_64")]
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -28,21 +30,19 @@ mod scalar;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod tile;
 
-pub(crate) use activations::{Activations, layout_length, run_offset};
-pub(crate) use ceiling::{ceiling_bf16, ceiling_f32, ceiling_i8};
-pub(crate) use element::{Element, Output};
-pub(crate) use isa::Isa;
+pub(crate) use activations::Activations;
+pub(crate) use ceiling::{ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth};
+pub(crate) use element::Element;
+pub use isa::Isa;
 pub(crate) use lines::Lines;
-pub(crate) use multiply::{Small, Target, multiply};
-pub(crate) use panels::{Panels, panel_index};
+pub(crate) use multiply::{Small, multiply};
+pub(crate) use panels::Panels;
 pub(crate) use row::{exponentials, largest, magnitude, rms_norm, rotate, scale, silu_times};
 pub(crate) use summary::{Summary, divergence};
+use tile::Kernel;
 
-/// Rows of a register tile.
-pub(crate) const ROWS: usize = 12;
-/// Columns of a register tile: two AVX-512 registers.
-pub(crate) const COLUMNS: usize = 32;
 /// Below this many multiplications, or what takes as long, a second thread costs more than it gives.
 pub(crate) const WORTH_A_THREAD: usize = 1 << 20;
 /// How many multiplications take as long as touching a value.

@@ -4,40 +4,47 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{COLUMNS, Element, Lines, magnitude};
+use super::element::MOST_COLUMNS;
+use super::{Element, Kernel, Lines, magnitude};
 
 /// How many of `k` are packed for all columns of a panel before the next, so that what is written stays in the first cache.
 const STRETCH: usize = 64;
 
-/// A matrix of `n` columns and inner dimension `k`, laid out for the kernels once.
-pub(crate) struct Panels<E> {
+/// A matrix of `n` columns and inner dimension `k`, laid out for a kernel once.
+pub(crate) struct Panels<E: 'static> {
+    pub(super) kernel: &'static Kernel<E>,
     values: Lines<E>,
     n: usize,
     k: usize,
 }
 
 impl<E: Element> Panels<E> {
-    /// Packs a matrix: `read(column, from, values)` gives the values of a column from `k = from` on. Columns are read in
-    /// parallel; the error of the lowest panel wins.
+    /// Packs a matrix for the kernel in use: `read(column, from, values)` gives the values of a column from `k = from` on.
+    /// Columns are read in parallel; the error of the lowest panel wins.
     pub(crate) fn pack<X: Send>(
         n: usize,
         k: usize,
         read: impl Fn(usize, usize, &mut [f32]) -> Result<(), X> + Sync,
     ) -> Result<Self, X> {
-        let mut values = Lines::new(n.div_ceil(COLUMNS) * Self::panel(k));
-        let pack_panel = |(index, panel): (usize, &mut [E])| {
-            let columns = index * COLUMNS..n.min((index + 1) * COLUMNS);
-            pack_panel(k, panel, columns, &read)
-        };
-        let packed: Vec<Result<(), X>> =
-            values.par_chunks_exact_mut(Self::panel(k)).enumerate().map(pack_panel).collect();
-        packed.into_iter().collect::<Result<(), X>>()?;
-        Ok(Self { values, n, k })
+        Self::pack_for(E::kernel(), n, k, read)
     }
 
-    /// Elements of a panel.
-    fn panel(k: usize) -> usize {
-        k.next_multiple_of(E::PAIR) * COLUMNS + k.div_ceil(E::DEPTH) * E::COLUMN_TRAILER
+    /// Packs a matrix.
+    pub(super) fn pack_for<X: Send>(
+        kernel: &'static Kernel<E>,
+        n: usize,
+        k: usize,
+        read: impl Fn(usize, usize, &mut [f32]) -> Result<(), X> + Sync,
+    ) -> Result<Self, X> {
+        let columns = kernel.columns;
+        let panel = panel_length(kernel, k);
+        let mut values = Lines::new(n.div_ceil(columns) * panel);
+        let pack = |(index, panel): (usize, &mut [E])| {
+            pack_panel(kernel, k, panel, index * columns..n.min((index + 1) * columns), &read)
+        };
+        let packed: Vec<Result<(), X>> = values.par_chunks_exact_mut(panel).enumerate().map(pack).collect();
+        packed.into_iter().collect::<Result<(), X>>()?;
+        Ok(Self { kernel, values, n, k })
     }
 
     /// How many columns there are.
@@ -52,9 +59,11 @@ impl<E: Element> Panels<E> {
 
     /// The run `run` of panel `panel`, with its trailer, and how deep it is.
     pub(super) fn run(&self, panel: usize, run: usize) -> (&[E], usize) {
-        let depth = (self.k - run * E::DEPTH).min(E::DEPTH).next_multiple_of(E::PAIR);
-        let start = panel * Self::panel(self.k) + run * (E::DEPTH * COLUMNS + E::COLUMN_TRAILER);
-        (&self.values[start..][..depth * COLUMNS + E::COLUMN_TRAILER], depth)
+        let &Kernel { columns, step, depth, .. } = self.kernel;
+        let trailer = self.kernel.column_trailer();
+        let start = panel * panel_length(self.kernel, self.k) + run * (depth * columns + trailer);
+        let depth = (self.k - run * depth).min(depth).next_multiple_of(step);
+        (&self.values[start..][..depth * columns + trailer], depth)
     }
 
     /// Bytes held.
@@ -63,51 +72,53 @@ impl<E: Element> Panels<E> {
     }
 }
 
-/// Packs some columns, at most [`COLUMNS`].
+/// Elements of a panel.
+fn panel_length<E: Element>(kernel: &Kernel<E>, k: usize) -> usize {
+    k.next_multiple_of(kernel.step) * kernel.columns + k.div_ceil(kernel.depth) * kernel.column_trailer()
+}
+
+/// Packs some columns, at most [`Kernel::columns`].
 fn pack_panel<E: Element, X>(
+    kernel: &Kernel<E>,
     k: usize,
     panel: &mut [E],
     columns: Range<usize>,
     read: &impl Fn(usize, usize, &mut [f32]) -> Result<(), X>,
 ) -> Result<(), X> {
-    let (mut wide, mut narrow) = ([0.0; STRETCH], [[E::default(); STRETCH]; COLUMNS]);
-    let mut units = [E::unit(1.0); COLUMNS];
+    let &Kernel { columns: width, step, depth, .. } = kernel;
+    let (mut wide, mut narrow) = ([0.0; STRETCH], [[E::default(); STRETCH]; MOST_COLUMNS]);
+    let mut scales = [E::scale(1.0); MOST_COLUMNS];
     if E::SCALED {
-        for (unit, column) in units.iter_mut().zip(columns.clone()) {
+        for (scale, column) in scales.iter_mut().zip(columns.clone()) {
             let mut largest = 0.0;
             for from in (0..k).step_by(STRETCH) {
                 let length = STRETCH.min(k - from);
                 read(column, from, &mut wide[..length])?;
                 largest = f32::max(largest, magnitude(&wide[..length]));
             }
-            *unit = E::unit(largest);
+            *scale = E::scale(largest);
         }
     }
-    let runs = panel.chunks_mut(E::DEPTH * COLUMNS + E::COLUMN_TRAILER);
-    for (run, first) in runs.zip((0..k).step_by(E::DEPTH)) {
-        let end = k.min(first + E::DEPTH);
-        let (values, trailer) = run.split_at_mut((end - first).next_multiple_of(E::PAIR) * COLUMNS);
+    let runs = panel.chunks_mut(depth * width + kernel.column_trailer());
+    for (run, first) in runs.zip((0..k).step_by(depth)) {
+        let end = k.min(first + depth);
+        let (values, trailer) = run.split_at_mut((end - first).next_multiple_of(step) * width);
         for from in (first..end).step_by(STRETCH) {
             let length = STRETCH.min(end - from);
-            for ((column, narrow), &unit) in columns.clone().zip(&mut narrow).zip(&units) {
+            for ((column, narrow), &scale) in columns.clone().zip(&mut narrow).zip(&scales) {
                 read(column, from, &mut wide[..length])?;
-                E::narrow_column(&wide[..length], unit, &mut narrow[..length]);
+                E::narrow(&wide[..length], scale, &mut narrow[..length]);
                 narrow[length..].fill(E::default());
             }
-            let depth = length.next_multiple_of(E::PAIR);
-            let pairs = values[(from - first) * COLUMNS..][..depth * COLUMNS].chunks_exact_mut(COLUMNS * E::PAIR);
-            for (pair, values) in pairs.enumerate() {
-                for (column, value) in values.chunks_exact_mut(E::PAIR).enumerate() {
-                    value.copy_from_slice(&narrow[column][pair * E::PAIR..][..E::PAIR]);
+            let padded = length.next_multiple_of(step);
+            let groups = values[(from - first) * width..][..padded * width].chunks_exact_mut(width * E::GROUP);
+            for (index, values) in groups.enumerate() {
+                for (column, value) in values.chunks_exact_mut(E::GROUP).enumerate() {
+                    value.copy_from_slice(&narrow[column][index * E::GROUP..][..E::GROUP]);
                 }
             }
         }
-        E::put_column_units(trailer, values, &units);
+        E::put_column_scales(trailer, values, &scales[..width]);
     }
     Ok(())
-}
-
-/// Where the value `k` of a column stands in a panel.
-pub(crate) fn panel_index<E: Element>(k: usize, column: usize) -> usize {
-    (k / E::PAIR * COLUMNS + column) * E::PAIR + k % E::PAIR
 }

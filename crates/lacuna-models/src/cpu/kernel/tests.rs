@@ -3,7 +3,6 @@
 use half::bf16;
 use proptest::prelude::*;
 
-use super::multiply::multiply_with;
 use super::*;
 use crate::cpu::kernel::isa::for_each_isa;
 
@@ -29,35 +28,61 @@ impl Case {
         noise(2, column * self.k + k)
     }
 
-    fn operands<E: Element>(&self) -> (Activations<E>, Panels<E>) {
-        let mut activations = Activations::new();
+    fn operands<E: Element>(&self, kernel: &'static Kernel<E>) -> (Activations<E>, Panels<E>) {
+        let mut activations = Activations::with(kernel);
         activations.fill(self.m, self.k, |row, values| {
             values.iter_mut().enumerate().for_each(|(k, value)| *value = self.activation(row, k));
         });
-        let weights = Panels::pack::<()>(self.n, self.k, |column, from, values| {
+        let weights = Panels::pack_for::<()>(kernel, self.n, self.k, |column, from, values| {
             (from..).zip(values).for_each(|(k, value)| *value = self.weight(column, k));
             Ok(())
         });
         (activations, weights.expect("nothing fails"))
     }
 
-    fn product<E: Element>(&self, isa: Isa, add: bool) -> Vec<f32> {
-        let (activations, weights) = self.operands::<E>();
+    fn product<E: Element>(&self, kernel: &'static Kernel<E>, add: bool) -> Vec<f32> {
+        let (activations, weights) = self.operands(kernel);
         let mut output: Vec<f32> = (0..self.m * self.n).map(|i| noise(3, i)).collect();
-        multiply_with(isa, &activations, &weights, &mut output, self.n, add);
+        multiply(&activations, &weights, &mut output, self.n, add);
         output
     }
 
-    fn row_is_the_same_alone<E: Element>(&self, isa: Isa, row: usize) -> bool {
-        let (mut activations, weights) = self.operands::<E>();
+    fn row_is_the_same_alone<E: Element>(&self, kernel: &'static Kernel<E>, row: usize) -> bool {
+        let (mut activations, weights) = self.operands(kernel);
         let mut together = vec![0.0; self.m * self.n];
-        multiply_with(isa, &activations, &weights, &mut together, self.n, false);
+        multiply(&activations, &weights, &mut together, self.n, false);
         activations.fill(1, self.k, |_, values| {
             values.iter_mut().enumerate().for_each(|(k, value)| *value = self.activation(row, k));
         });
         let mut alone = vec![0.0; self.n];
-        multiply_with(isa, &activations, &weights, &mut alone, self.n, false);
+        multiply(&activations, &weights, &mut alone, self.n, false);
         together[row * self.n..(row + 1) * self.n] == alone[..]
+    }
+
+    /// A row is the same if its columns are multiplied in pieces, packed for attention.
+    fn small_is_the_same<E: Element>(&self, kernel: &'static Kernel<E>) -> bool {
+        let whole = self.product(kernel, false);
+        let mut activations = Activations::with(kernel);
+        activations.resize(self.m, self.k);
+        for row in 0..self.m {
+            let values: Vec<f32> = (0..self.k).map(|k| self.activation(row, k)).collect();
+            for (piece, values) in values.chunks(Activations::<E>::PIECE).enumerate() {
+                activations.put(row, piece * Activations::<E>::PIECE, values);
+            }
+        }
+        // Panels with room for more than k values.
+        let panel = (self.k.next_multiple_of(kernel.step) + 2 * kernel.step) * kernel.columns;
+        let mut weights = vec![E::default(); self.n.div_ceil(kernel.columns) * panel];
+        for (column, k) in (0..self.n).flat_map(|column| (0..self.k).map(move |k| (column, k))) {
+            let (columns, group) = (kernel.columns, E::GROUP);
+            let index = column / columns * panel + (k / group * columns + column % columns) * group + k % group;
+            E::narrow(&[self.weight(column, k)], 1.0, &mut weights[index..=index]);
+        }
+        let small = Small { activations: &activations, weights: &weights, panel, n: self.n };
+        let stride = self.n + 5;
+        let mut rows = vec![0.0; self.m * stride];
+        small.multiply(&mut rows, stride);
+        rows.chunks_exact(stride).zip(whole.chunks_exact(self.n)).all(|(row, whole)| row[..self.n] == *whole)
     }
 
     fn exact(&self, narrow: fn(f32) -> f64, add: bool) -> Vec<f64> {
@@ -74,68 +99,89 @@ fn worst(found: &[f32], exact: &[f64]) -> f64 {
     found.iter().zip(exact).map(|(&found, exact)| (f64::from(found) - exact).abs()).fold(0.0, f64::max)
 }
 
+/// The kernels that this machine can run, and those in plain Rust that have the layouts of others.
+fn kernels<E: Element>(twins: &[&'static Kernel<E>]) -> Vec<(String, &'static Kernel<E>)> {
+    let own = Isa::available().map(|isa| (isa.to_string(), E::kernel_for(isa)));
+    own.chain(twins.iter().map(|&twin| ("amx's twin".to_owned(), twin))).collect()
+}
+
+fn f32_kernels() -> Vec<(String, &'static Kernel<f32>)> {
+    kernels(&[])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn bf16_kernels() -> Vec<(String, &'static Kernel<bf16>)> {
+    kernels(&[&amx::BF16_TWIN])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn bf16_kernels() -> Vec<(String, &'static Kernel<bf16>)> {
+    kernels(&[])
+}
+
+#[cfg(target_arch = "x86_64")]
+fn i8_kernels() -> Vec<(String, &'static Kernel<i8>)> {
+    kernels(&[&amx::I8_TWIN])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn i8_kernels() -> Vec<(String, &'static Kernel<i8>)> {
+    kernels(&[])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn every_kernel_gives_the_exact_product(m in 1usize..40, n in 1usize..100, k in 1usize..600, add: bool) {
+    fn every_kernel_gives_the_exact_product(m in 1usize..80, n in 1usize..100, k in 1usize..1200, add: bool) {
         let case = Case { m, n, k };
         let exact = case.exact(f64::from, add);
         let exact_bf16 = case.exact(|x| bf16::from_f32(x).to_f64(), add);
         let tolerance = 1e-5 * (k as f64).sqrt();
-        for isa in Isa::available() {
-            let error = worst(&case.product::<f32>(isa, add), &exact);
-            prop_assert!(error < tolerance, "{isa:?} f32 is off by {error:e}");
-            let error = worst(&case.product::<bf16>(isa, add), &exact_bf16);
-            prop_assert!(error < tolerance, "{isa:?} bf16 is off by {error:e}");
+        for (name, kernel) in f32_kernels() {
+            let error = worst(&case.product(kernel, add), &exact);
+            prop_assert!(error < tolerance, "{name} f32 is off by {error:e}");
+        }
+        for (name, kernel) in bf16_kernels() {
+            let error = worst(&case.product(kernel, add), &exact_bf16);
+            prop_assert!(error < tolerance, "{name} bf16 is off by {error:e}");
         }
     }
 
     #[test]
-    fn every_int8_kernel_gives_the_same_bits_and_nearly_the_product(m in 1usize..40, n in 1usize..100, k in 1usize..1200) {
+    fn every_int8_kernel_gives_the_same_bits_and_nearly_the_product(m in 1usize..80, n in 1usize..100, k in 1usize..1200) {
         let case = Case { m, n, k };
-        let plain = case.product::<i8>(Isa::Scalar, true);
+        let plain = case.product(&scalar::I8, true);
         // Each factor is off by at most half of 1/127.
         let error = worst(&plain, &case.exact(f64::from, true));
         prop_assert!(error < 0.02 * (k as f64).sqrt() + 0.01, "int8 is off by {error:e}");
-        for isa in Isa::available() {
-            prop_assert_eq!(&case.product::<i8>(isa, true), &plain, "{:?}", isa);
+        for (name, kernel) in i8_kernels() {
+            prop_assert_eq!(&case.product(kernel, true), &plain, "{}", name);
         }
     }
 
     #[test]
-    fn a_row_does_not_depend_on_its_company(m in 2usize..60, n in 1usize..100, k in 1usize..600, pick in 0usize..60) {
+    fn a_row_does_not_depend_on_its_company(m in 2usize..80, n in 1usize..100, k in 1usize..600, pick in 0usize..80) {
         let case = Case { m, n, k };
-        for isa in Isa::available() {
-            prop_assert!(case.row_is_the_same_alone::<f32>(isa, pick % m));
-            prop_assert!(case.row_is_the_same_alone::<bf16>(isa, pick % m));
-            prop_assert!(case.row_is_the_same_alone::<i8>(isa, pick % m));
+        for (name, kernel) in f32_kernels() {
+            prop_assert!(case.row_is_the_same_alone(kernel, pick % m), "{name} f32");
+        }
+        for (name, kernel) in bf16_kernels() {
+            prop_assert!(case.row_is_the_same_alone(kernel, pick % m), "{name} bf16");
+        }
+        for (name, kernel) in i8_kernels() {
+            prop_assert!(case.row_is_the_same_alone(kernel, pick % m), "{name} int8");
         }
     }
 
     #[test]
-    fn small_products_are_the_same_as_large_ones(m in 1usize..50, n in 1usize..600, k in 1usize..600) {
+    fn small_products_are_the_same_as_large_ones(m in 1usize..50, n in 1usize..300, k in 1usize..1100) {
         let case = Case { m, n, k };
-        let whole = case.product::<f32>(Isa::best(), false);
-        let mut activations = vec![0.0; layout_length::<f32>(m, k)];
-        for (row, index) in (0..m).flat_map(|row| (0..k).map(move |index| (row, index))) {
-            activations[run_offset::<f32>(k, row, index / f32::DEPTH) + index % f32::DEPTH] = case.activation(row, index);
+        for (name, kernel) in f32_kernels() {
+            prop_assert!(case.small_is_the_same(kernel), "{name} f32");
         }
-        // Panels with room for more than k values.
-        let panel = (k + 3) * COLUMNS;
-        let mut weights = vec![0.0; n.div_ceil(COLUMNS) * panel];
-        for (column, index) in (0..n).flat_map(|column| (0..k).map(move |index| (column, index))) {
-            weights[column / COLUMNS * panel + panel_index::<f32>(index, column % COLUMNS)] = case.weight(column, index);
-        }
-        let small = Small { activations: &activations, rows: m, k, weights: &weights, panel, n };
-        let mut rows = vec![0.0; m * n];
-        small.multiply(&mut rows, Target::Rows { stride: n });
-        prop_assert_eq!(&rows, &whole);
-        let mut laid_out = vec![0.0; layout_length::<f32>(m, n)];
-        small.multiply(&mut laid_out, Target::Activations);
-        for (index, &value) in whole.iter().enumerate() {
-            let (row, column) = (index / n, index % n);
-            prop_assert_eq!(laid_out[run_offset::<f32>(n, row, column / f32::DEPTH) + column % f32::DEPTH], value);
+        for (name, kernel) in bf16_kernels() {
+            prop_assert!(case.small_is_the_same(kernel), "{name} bf16");
         }
     }
 
@@ -143,7 +189,7 @@ proptest! {
     fn narrowing_a_row_is_rounding_each_value(bits in prop::collection::vec(any::<u32>(), 1..70)) {
         let row: Vec<f32> = bits.into_iter().map(f32::from_bits).collect();
         let mut narrow = vec![bf16::ZERO; row.len()];
-        bf16::narrow_row(&row, 1.0, &mut narrow);
+        bf16::narrow(&row, 1.0, &mut narrow);
         for (value, narrow) in row.iter().zip(narrow) {
             prop_assert_eq!(narrow.to_bits(), bf16::from_f32(*value).to_bits());
         }
@@ -161,4 +207,27 @@ for_each_isa! {
 fn row_functions_never_fuse() {
     let (x, y) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON);
     assert_eq!(unfused(x, y, -1.0), 0.0);
+}
+
+#[test]
+fn the_depth_of_every_kernel_is_whole_pieces_and_steps() {
+    fn check<E: Element>(name: &str, kernel: &Kernel<E>) {
+        assert!(kernel.depth.is_multiple_of(Activations::<E>::PIECE), "{name}");
+        assert!(kernel.depth.is_multiple_of(kernel.block) && kernel.block.is_multiple_of(E::GROUP), "{name}");
+        assert!(kernel.depth.is_multiple_of(kernel.step) && kernel.step.is_multiple_of(E::GROUP), "{name}");
+        assert!(kernel.task_rows.is_multiple_of(kernel.rows), "{name}");
+    }
+    f32_kernels().iter().for_each(|(name, kernel)| check(name, kernel));
+    bf16_kernels().iter().for_each(|(name, kernel)| check(name, kernel));
+    i8_kernels().iter().for_each(|(name, kernel)| check(name, kernel));
+}
+
+#[test]
+fn instruction_sets_have_names_and_wrong_ones_are_told() {
+    for isa in Isa::ALL {
+        assert_eq!(isa.name().parse::<Isa>().unwrap(), isa);
+    }
+    let error = "sse9".parse::<Isa>().unwrap_err().to_string();
+    assert_eq!(error, "there is no instruction set sse9: use auto, amx, avx512bf16, avx512, avx2, scalar");
+    assert!(Isa::Scalar.is_available());
 }
