@@ -83,10 +83,11 @@ class SameAsTheEngine(unittest.TestCase):
         names += [f"confidence+threshold+{revision}" for revision in lacuna.REVISIONS]
         taken = 0
         for name in names:
+            options = dict(strategy=name, gen_length=8) | (dict(layer=0) if name.startswith("dos") else {})
             with self.subTest(name):
                 try:
-                    expected = self.model.generate(self.prompt, strategy=name, gen_length=8)
-                    result = lacuna.decode(self.predict, self.prompt, **self.given(strategy=name, gen_length=8))
+                    expected = self.model.generate(self.prompt, **options)
+                    result = lacuna.decode(self.predict, self.prompt, **self.given(**options))
                 except ValueError as refusal:
                     # Some need a parameter, or more than logits and dependency scores.
                     self.assertRegex(str(refusal), "needs|this model|makes no sense|WINO|layer")

@@ -123,8 +123,12 @@ pub(crate) fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>
 }
 
 /// The request with the bound on its text. A gap has an exact length, so that there the bound is its length.
-fn with_length(ask: &Ask) -> Result<Request, ApiError> {
+fn with_length(service: &Service, ask: &Ask) -> Result<Request, ApiError> {
     let Some(most) = ask.max_tokens else { return Ok(ask.request.clone()) };
+    let context = service.description.context;
+    if most > context {
+        return Err(ApiError::from(Error::TooLong { length: most, context }).at("max_tokens"));
+    }
     let exact = matches!(ask.goal, Goal::Middle(_)) && ask.request.get("gen_length").is_none();
     Ok(ask.request.clone().with(if exact { "gen_length" } else { "max_tokens" }, most)?)
 }
@@ -132,7 +136,7 @@ fn with_length(ask: &Ask) -> Result<Request, ApiError> {
 /// The request's plan for this model.
 fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let context = PlanContext::of(&service.checkpoint);
-    let asked = with_length(ask)?;
+    let asked = with_length(service, ask)?;
     let strategy = asked.strategy_for(&context);
     // Layers may be watched that the order does not use.
     let watched = watch.attention && !uses_attention(strategy);
