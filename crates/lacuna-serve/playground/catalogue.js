@@ -6,7 +6,9 @@ import { strategies } from "./api.js";
  * @typedef {object} Part An order, a pace or a revision.
  * @property {string} name
  * @property {string} about one line
+ * @property {string[]} [needs] what an order or a pace needs beyond the canvas
  * @property {string} [is] what a preset stands for
+ * @property {Record<string, any>} [values] parameters that a preset sets
  *
  * @typedef {object} Parameter
  * @property {string} name
@@ -27,7 +29,7 @@ import { strategies } from "./api.js";
  */
 
 /** Set for all lanes beside the prompt, or by the page itself. */
-const SHARED = ["strategy", "gen_length", "temperature", "seed", "suppress_eos", "defer_eos", "early_stop"];
+const SHARED = ["strategy", "max_tokens", "gen_length", "temperature", "seed", "suppress_eos", "defer_eos", "early_stop"];
 /** The first of a family whose members differ in a number: of `top1` these are offered. */
 const FAMILY = /^(\D+)1$/;
 const MEMBERS = [1, 2, 4];
@@ -65,16 +67,22 @@ export class Catalogue {
     return { order, pace: rest.find((part) => part !== revision) ?? this.paces[0]?.name ?? "", revision, preset };
   }
 
+  /** Whether an order ranks by attention. */
+  attends(order) {
+    return this.orders.find(({ name }) => name === order)?.needs?.includes("attention") ?? false;
+  }
+
   /** The name of a strategy that is made of these. */
   nameOf({ order, pace, revision }) {
     return [order, pace, revision].filter(Boolean).join("+");
   }
 
-  /** The parameters that a lane of this strategy can set. @returns {Parameter[]} */
-  parametersOf(name) {
-    const { order, pace, revision } = this.made(name);
+  /** The parameters that a lane with this choice can set. @param {Choice} choice @returns {Parameter[]} */
+  parametersOf({ name, parameters }) {
+    const { order, pace, revision, preset } = this.made(name);
     const member = pace.replace(/\d+$/, "1");
-    const parts = [order, pace, member, revision];
+    const named = (part) => parameters[part] || preset?.values?.[part] || this.parameter(part)?.default;
+    const parts = [order, pace, member, revision, named("window"), named("cache")];
     const fits = ({ of }) => of.length === 0 || of.some((part) => parts.includes(part));
     return this.parameters.filter((parameter) => fits(parameter) && !SHARED.includes(parameter.name));
   }
@@ -95,7 +103,7 @@ export class Catalogue {
 
   /** What cannot be sent: a field and a sentence, or null. @param {Choice} choice */
   wrong({ name, parameters }) {
-    for (const parameter of this.parametersOf(name)) {
+    for (const parameter of this.parametersOf({ name, parameters })) {
       const message = fault(parameter, parameters[parameter.name]);
       if (message) return { param: parameter.name, message };
     }
@@ -106,7 +114,7 @@ export class Catalogue {
   fields({ name, parameters }) {
     /** @type {Record<string, any>} */
     const fields = { strategy: name };
-    for (const parameter of this.parametersOf(name)) {
+    for (const parameter of this.parametersOf({ name, parameters })) {
       const typed = parameters[parameter.name]?.trim();
       if (typed) fields[parameter.name] = valueOf(parameter, typed);
     }

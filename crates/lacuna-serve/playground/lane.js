@@ -76,11 +76,16 @@ export class Lane {
 
   /** What the bars show. */
   get quantity() {
-    return this.#wanted ?? quantityOf(this.#order === "dos" ? "attention" : this.#order);
+    return this.#wanted ?? quantityOf(this.#ranks);
   }
 
   get #order() {
     return this.catalogue.made(this.run?.strategy ?? this.choice.name).order;
+  }
+
+  /** What the order ranks by: attention, or a quantity of the order's name. */
+  get #ranks() {
+    return this.catalogue.attends(this.#order) ? "attention" : this.#order;
   }
 
   /** Lets the bars show another quantity. */
@@ -122,14 +127,14 @@ export class Lane {
     this.find(".explain").title = explained;
     this.find(".revising").textContent = !preset && revision ? `+ ${revision}` : "";
     const grid = this.find(".tuning .grid");
-    grid.replaceChildren(grid.firstElementChild, ...this.catalogue.parametersOf(name).map((parameter) => this.#field(parameter)));
+    grid.replaceChildren(grid.firstElementChild, ...this.catalogue.parametersOf(this.choice).map((parameter) => this.#field(parameter)));
     this.#summarize();
     this.#bars();
   }
 
   /** The switch of what the bars show; what the strategy ranks by is marked. */
   #bars() {
-    const own = quantityOf(this.#order === "dos" ? "attention" : this.#order);
+    const own = quantityOf(this.#ranks);
     const ranks = own in QUANTITIES && this.#order !== "random";
     const made = choices(this.#order).map((name) => {
       const one = option({ name, about: QUANTITIES[name].about });
@@ -143,7 +148,7 @@ export class Lane {
   }
 
   #summarize() {
-    const set = this.catalogue.parametersOf(this.choice.name).filter(({ name }) => this.choice.parameters[name]);
+    const set = this.catalogue.parametersOf(this.choice).filter(({ name }) => this.choice.parameters[name]);
     const told = set.map((parameter) => `${labelOf(parameter).toLowerCase()} ${this.choice.parameters[parameter.name]}`);
     this.find(".tuning summary").textContent = told.length > 0 ? told.join(" · ") : "Tune";
   }
@@ -151,13 +156,18 @@ export class Lane {
   /** @param {import("./catalogue.js").Parameter} parameter */
   #field(parameter) {
     const { name, about, usual, choices: named, type } = parameter;
-    const offered = type === "boolean" ? ["true", "false"] : named;
+    const offered = type === "boolean" ? ["true", "false"] : type === "choice" ? named : null;
     const input = offered ? element("select", "", option({ name: "", about: "" }), ...offered.map((one) => option({ name: one, about: "" }))) : element("input", "");
     if (offered) input.firstElementChild.textContent = usual;
     Object.assign(input, { name, title: about, value: this.choice.parameters[name] ?? "", autocomplete: "off" });
     if (!offered) input.placeholder = usual ?? "";
     input.addEventListener("change", () => {
       this.choice = { ...this.choice, parameters: { ...this.choice.parameters, [name]: input.value.trim() } };
+      // A part has parameters of its own.
+      if (type === "choice") {
+        this.#settle();
+        this.focus(name);
+      }
       this.#summarize();
       this.#change();
     });
@@ -240,7 +250,7 @@ export class Lane {
     if (steps !== this.#steps) this.arcs.clear();
     this.#steps = steps;
     this.canvas.update(steps, this.quantity);
-    this.why.update(run, steps, this.#order, this.quantity);
+    this.why.update(run, steps, this.#ranks, this.quantity);
     this.map.update(run, steps, this.quantity);
     this.#numbers(run.nfeAt(steps), run.secondsAt(steps), `${run.decidedAt(steps)} of ${run.gaps.length}`);
     this.#outcome(!run.running && steps === run.length);

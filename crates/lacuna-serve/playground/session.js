@@ -18,6 +18,7 @@ import { Wheel } from "./wheel.js";
 const MOST_LANES = 4;
 const FIRST = ["dos+eb", "confidence+eb", "fast-dllm", "random+eb"]; // what is offered for another lane
 const TRIES = 3; // of a lane that finds the server busy
+const LONGEST_WAIT_S = 3; // a busy server that says it will take longer is told about instead
 const STORY_SPEED = 0.5; // there are captions to read
 const DRAWN_EVERY = 100; // milliseconds, while steps come in
 const sized = new Intl.NumberFormat("en", { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 3 });
@@ -281,7 +282,8 @@ export class Session {
         });
         return;
       } catch (error) {
-        const wait = error.status === 429 && attempt < TRIES && !control.signal.aborted;
+        const soon = (error.retryAfter ?? 1) <= LONGEST_WAIT_S;
+        const wait = error.status === 429 && soon && attempt < TRIES && !control.signal.aborted;
         if (!wait) return this.#failed(lane, error);
         lane.wait("waiting: the server is busy");
         await new Promise((resolve) => setTimeout(resolve, 1000 * (error.retryAfter ?? 1)));

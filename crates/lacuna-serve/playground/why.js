@@ -68,7 +68,7 @@ function sentence(step, order, quantity, ranked, chosen) {
   const own = quantityOf(order) === quantity;
   if (own && best?.rank === 1) return `${of}, from the top: the first ${QUANTITIES[quantity].why}.`;
   const place = best ? `the best of them is number ${best.rank} by ${QUANTITIES[quantity].label}` : "";
-  return own ? `${of}; ${place}.` : `${of}, ranked by ${order === "dos" ? "attention" : order}; ${place}.`;
+  return own ? `${of}; ${place}.` : `${of}, ranked by ${order}; ${place}.`;
 }
 
 function line(run, step, { position, value, rank }, commit, level) {

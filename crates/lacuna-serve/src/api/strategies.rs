@@ -35,6 +35,8 @@ pub(crate) struct StrategyPart {
     about: String,
     /// The fields of a request that set it.
     parameters: Vec<&'static str>,
+    /// Needs beyond the canvas: attention, beliefs, previous_beliefs, shadows, kv_cache.
+    needs: Vec<&'static str>,
 }
 
 /// A published method.
@@ -126,6 +128,7 @@ fn section(section: Section) -> Vec<StrategyPart> {
         name: part.name.to_string(),
         about: part.about.to_string(),
         parameters: part.parameters.iter().map(|parameter| parameter.name).collect(),
+        needs: part.needs.iter().map(|need| need.name()).collect(),
     };
     parts(section).into_iter().map(part).collect()
 }

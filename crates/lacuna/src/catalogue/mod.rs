@@ -47,6 +47,19 @@ pub enum Need {
     KvCache,
 }
 
+impl Need {
+    /// Its name, in snake case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Attention => "attention",
+            Self::Beliefs => "beliefs",
+            Self::PreviousBeliefs => "previous_beliefs",
+            Self::Shadows => "shadows",
+            Self::KvCache => "kv_cache",
+        }
+    }
+}
+
 /// The record of a part: an order, a pace, a revision, a window or a cache.
 pub struct Part {
     /// Name, as it stands in a strategy's name or as the value of `window` or `cache`.
