@@ -41,6 +41,7 @@ mod canvas;
 pub mod catalogue;
 mod compat;
 mod draw;
+mod ending;
 mod error;
 mod options;
 mod order;

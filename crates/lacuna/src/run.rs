@@ -21,7 +21,7 @@ pub struct Run {
     pub(crate) strategy: Strategy,
     pub(crate) state: RunState,
     pub(crate) trace: Trace,
-    blocks: Blocks,
+    pub(crate) blocks: Blocks,
     attention: Vec<AttentionSource>,
     matrix: Vec<usize>,
     forwards: usize,
@@ -120,15 +120,6 @@ impl Run {
     /// Gives the run up before it is finished: the predictor drops its state.
     pub fn abandon(self, predictor: &mut dyn Predictor) {
         predictor.forget(self.id);
-    }
-
-    /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
-    pub fn settled(&self) -> usize {
-        let safe = match &self.strategy.revision {
-            Some(revision) if !self.is_complete() => revision.settled(&self.state.block),
-            _ => self.state.canvas.len(),
-        };
-        self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
     }
 
     /// Opens the window for the next step, and prepares what the forward pass shows of the canvas beside its tokens.
@@ -247,31 +238,5 @@ impl Run {
             block.any(|position| self.state.canvas.is_masked(position))
         };
         (self.state.block.index + 1..self.blocks.len()).find(masked)
-    }
-
-    /// Appends masks to a canvas that is decided without an end token, if it may grow. Returns how many.
-    fn grow(&mut self) -> Result<usize> {
-        let Some(grow) = &self.state.options.grow else { return Ok(0) };
-        let canvas = &mut self.state.canvas;
-        let by = grow.by.min(grow.most.saturating_sub(canvas.len()));
-        let ended = canvas.gaps().any(|position| grow.ends.contains(&canvas.tokens()[position]));
-        if by == 0 || ended {
-            return Ok(0);
-        }
-        canvas.grow(by);
-        let tail = Canvas::new(canvas.tokens().to_vec(), canvas.mask())?;
-        self.blocks.append(self.strategy.window.blocks(&tail)?);
-        Ok(by)
-    }
-
-    fn is_complete(&self) -> bool {
-        self.state.canvas.masked().next().is_none()
-    }
-
-    /// Whether a stop token stands in a gap and everything before it is decided for good.
-    fn text_is_decided(&self) -> bool {
-        let RunState { canvas, options, .. } = &self.state;
-        let written = (0..self.settled()).filter(|&position| canvas.is_gap(position));
-        written.map(|position| canvas.tokens()[position]).any(|token| options.stop.contains(&token))
     }
 }

@@ -1,0 +1,41 @@
+//! When a run ends: its text is decided, its canvas is complete, or it grows.
+
+use crate::scene::RunState;
+use crate::{Canvas, Result, Run};
+
+impl Run {
+    /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
+    pub fn settled(&self) -> usize {
+        let safe = match &self.strategy.revision {
+            Some(revision) if !self.is_complete() => revision.settled(&self.state.block),
+            _ => self.state.canvas.len(),
+        };
+        self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
+    }
+
+    /// Appends masks to a canvas that is decided without an end token, if it may grow. Returns how many.
+    pub(crate) fn grow(&mut self) -> Result<usize> {
+        let Some(grow) = &self.state.options.grow else { return Ok(0) };
+        let canvas = &mut self.state.canvas;
+        let by = grow.by.min(grow.most.saturating_sub(canvas.len()));
+        let ended = canvas.gaps().any(|position| grow.ends.contains(&canvas.tokens()[position]));
+        if by == 0 || ended {
+            return Ok(0);
+        }
+        canvas.grow(by);
+        let tail = Canvas::new(canvas.tokens().to_vec(), canvas.mask())?;
+        self.blocks.append(self.strategy.window.blocks(&tail)?);
+        Ok(by)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.state.canvas.masked().next().is_none()
+    }
+
+    /// Whether a stop token stands in a gap and everything before it is decided for good.
+    pub(crate) fn text_is_decided(&self) -> bool {
+        let RunState { canvas, options, .. } = &self.state;
+        let written = (0..self.settled()).filter(|&position| canvas.is_gap(position));
+        written.map(|position| canvas.tokens()[position]).any(|token| options.stop.contains(&token))
+    }
+}
