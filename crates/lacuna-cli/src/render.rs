@@ -32,9 +32,9 @@ pub(crate) struct View {
     pub(crate) from: usize,
     /// Columns of a line.
     pub(crate) width: usize,
-    /// Whether to colour tokens by when they were decided.
+    /// True if tokens are coloured by when they were decided.
     pub(crate) colour: bool,
-    /// Whether to end where the text ends.
+    /// True if the picture ends where the text ends.
     pub(crate) end: bool,
 }
 
@@ -141,7 +141,7 @@ impl Screen {
         Self { drawn: 0, last: None, colour: wants_colour() }
     }
 
-    /// Whether enough time has passed for another frame.
+    /// True if enough time has passed for another frame.
     pub(crate) fn is_due(&self) -> bool {
         self.last.is_none_or(|last| last.elapsed() >= Self::FRAME)
     }
@@ -173,7 +173,7 @@ pub(crate) fn size() -> (usize, usize) {
     }
 }
 
-/// Whether colours are welcome (https://no-color.org).
+/// True if colours are welcome (https://no-color.org).
 pub(crate) fn wants_colour() -> bool {
     stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

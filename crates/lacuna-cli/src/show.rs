@@ -14,7 +14,7 @@ use crate::render::{self, Screen};
 /// How the output flags want jobs to be shown.
 pub(crate) struct Show {
     json: bool,
-    /// Whether the text is drawn while it emerges.
+    /// True if the text is drawn while it emerges.
     watch: bool,
     screen: Screen,
     done: usize,

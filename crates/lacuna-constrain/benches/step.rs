@@ -1,4 +1,4 @@
-//! What a step of decoding costs under a schema of 20 fields, with a vocabulary of 126,464 tokens and 256 masks.
+//! Cost of a decoding step under a schema of 20 fields, with a vocabulary of 126,464 tokens and 256 masks.
 
 use std::sync::Arc;
 

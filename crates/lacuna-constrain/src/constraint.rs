@@ -50,7 +50,7 @@ pub enum Spacing {
 pub struct Options {
     /// Whitespace in JSON.
     pub spacing: Spacing,
-    /// How deep recursive rules, schemas and JSON values are nested at most. `None`: as deep as fits into a moderate
+    /// Most levels to which recursive rules, schemas and JSON values are nested. `None`: as deep as fits into a moderate
     /// number of states.
     pub depth: Option<usize>,
 }
@@ -59,7 +59,7 @@ impl Constraint {
     /// The constraint as an automaton over a vocabulary's tokens.
     ///
     /// # Errors
-    /// Where the constraint cannot be read, asks for what cannot be guaranteed, matches no text, or is too large.
+    /// If the constraint cannot be read, asks for what cannot be guaranteed, matches no text, or is too large.
     pub fn compile(&self, vocabulary: &Vocabulary, options: &Options) -> Result<Arc<Compiled>, Refused> {
         let budget = Budget::new();
         let grammar = self.grammar(options.spacing, &budget)?;

@@ -9,7 +9,7 @@ use crate::{
     transpose::transpose,
 };
 
-/// How a constrained part of a canvas ends.
+/// Ending of a constrained part of a canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The text may be shorter than the canvas: what lies behind it is filled with end tokens.
@@ -31,7 +31,7 @@ pub struct Fit {
     /// Positions that are masked, and those that are not.
     masked: Vec<u64>,
     decided: Vec<u64>,
-    /// What the token of each decided position does, sorted by the state it leads to.
+    /// Transitions of each decided position's token, sorted by the state they lead to.
     inverse: Vec<Box<[(u16, u16)]>>,
     /// For each state the positions before which it can stand, from the left.
     before: Rows<u64>,
@@ -60,7 +60,7 @@ impl Fit {
     /// canvas that the constraint is about, from its first to its last position.
     ///
     /// # Errors
-    /// Where no tokens at the masks meet the constraint.
+    /// If no tokens at the masks meet the constraint.
     pub fn new(compiled: &Arc<Compiled>, canvas: &[Option<u32>], ending: Ending) -> Result<Self, Impossible> {
         let length = canvas.len();
         let automaton = compiled.automaton();
@@ -107,7 +107,7 @@ impl Fit {
     /// for token `t`. Never empty. For a decided position: the tokens that could replace the one there.
     ///
     /// # Panics
-    /// Where the canvas has no such position.
+    /// If the canvas has no such position.
     pub fn allowed(&mut self, position: usize) -> &[u32] {
         if !self.classed {
             self.class();
@@ -135,7 +135,7 @@ impl Fit {
     /// Says of one token what [`Fit::allowed`] says of all.
     ///
     /// # Panics
-    /// Where the canvas has no such position.
+    /// If the canvas has no such position.
     #[must_use]
     pub fn allows(&self, position: usize, token: u32) -> bool {
         assert!(position < self.len(), "position {position} of a canvas of {} positions", self.len());
@@ -151,7 +151,7 @@ impl Fit {
     /// Writes a token, at a mask or over another token.
     ///
     /// # Errors
-    /// Where the canvas could not be completed with it; nothing has then changed.
+    /// If the canvas could not be completed with it; nothing has then changed.
     pub fn commit(&mut self, position: usize, token: u32) -> Result<(), NotAllowed> {
         if !self.allows(position, token) {
             return Err(NotAllowed { position, token });
@@ -191,7 +191,7 @@ impl Fit {
         }
     }
 
-    /// What the decided token at a position does to a state.
+    /// Transition of a state by the decided token at a position.
     fn follow(&self, position: usize, state: u16) -> Option<u16> {
         let automaton = self.compiled.automaton();
         let &class = automaton.class_of.get(self.canvas[position]? as usize)?;
@@ -290,7 +290,7 @@ impl Fit {
     }
 }
 
-/// What a class does, sorted by the state it leads to: pairs of that state and the one before.
+/// Transitions of a class, sorted by the state they lead to: pairs of that state and the one before.
 fn inverse(automaton: &TokenAutomaton, class: u32) -> Box<[(u16, u16)]> {
     let mut pairs: Vec<(u16, u16)> = automaton.moves(class).iter().map(|&(from, to)| (to, from)).collect();
     pairs.sort_unstable();

@@ -154,7 +154,7 @@ impl<'a> Parser<'a> {
         if self.eat(")") { Ok(inner) } else { self.error("a ) is missing") }
     }
 
-    /// What `*`, `+`, `?` and `{...}` behind a part make of it.
+    /// A part repeated by `*`, `+`, `?` or `{...}` behind it.
     fn repeated(&mut self, mut part: Expr) -> Result<Expr, Refused> {
         loop {
             let (least, most) = if self.eat("*") {

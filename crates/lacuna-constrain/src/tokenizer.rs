@@ -16,7 +16,7 @@ pub struct TokenizerError(String);
 /// SentencePiece (`▁` for a space, `<0x0A>` for a byte). Added tokens that are not special stand for their own text.
 ///
 /// # Errors
-/// Where the decoder is of another kind or the file has no vocabulary.
+/// If the decoder is of another kind or the file has no vocabulary.
 pub fn token_bytes(tokenizer: &Value, len: usize) -> Result<Vec<Option<Vec<u8>>>, TokenizerError> {
     let error = |what: &str| TokenizerError(what.to_owned());
     let spelling = Spelling::of(&tokenizer["decoder"])?;

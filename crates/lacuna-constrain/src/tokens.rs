@@ -6,7 +6,7 @@ use crate::{
     bits::Rows,
 };
 
-/// What all tokens do to all states may take this many entries.
+/// Most entries of the transitions of all tokens from all states.
 const MOVES: usize = 4_000_000;
 /// Different effects of tokens and their prefixes.
 const EFFECTS: usize = 1 << 16;
@@ -28,7 +28,7 @@ pub(crate) struct TokenAutomaton {
     pub(crate) states: usize,
     pub(crate) accepting: Vec<bool>,
     pub(crate) class_of: Vec<u32>,
-    /// What each class does, sorted by the state left: pairs of state and next state.
+    /// Transitions of each class, sorted by the state left: pairs of state and next state.
     moves: Lists<(u16, u16)>,
     /// The tokens of each class.
     members: Lists<u32>,
@@ -39,9 +39,9 @@ pub(crate) struct TokenAutomaton {
     pub(crate) edges: Lists<(u16, u32)>,
     /// Sets of classes, each once.
     pub(crate) sets: Lists<u32>,
-    /// Where any token can lead.
+    /// States that any token can lead to.
     pub(crate) forward: Links,
-    /// Where any token can have come from; state `s` has the number `states - 1 - s`.
+    /// States that any token can have come from; state `s` has the number `states - 1 - s`.
     pub(crate) backward: Links,
 }
 
@@ -160,7 +160,7 @@ impl TokenAutomaton {
         Ok(Self { states, accepting, class_of, moves, members, dense, dense_of, edges, sets, forward, backward })
     }
 
-    /// What a class does: pairs of state and next state, sorted by state.
+    /// Transitions of a class: pairs of state and next state, sorted by state.
     pub(crate) fn moves(&self, class: u32) -> &[(u16, u16)] {
         self.moves.get(class as usize)
     }

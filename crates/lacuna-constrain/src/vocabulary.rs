@@ -28,7 +28,7 @@ impl Vocabulary {
     /// canvas behind it; their bytes do not count. A token that spells no bytes is never allowed.
     ///
     /// # Panics
-    /// Where an end token is not a token of the vocabulary.
+    /// If an end token is not a token of the vocabulary.
     pub fn new<T: AsRef<[u8]>>(tokens: impl IntoIterator<Item = Option<T>>, end: &[u32]) -> Self {
         let mut texts: Vec<(Vec<u8>, u32)> = Vec::new();
         let mut len = 0;

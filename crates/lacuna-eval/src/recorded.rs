@@ -27,7 +27,7 @@ pub struct Recorded {
 pub struct Graded {
     /// Which problem it answers, as the file says it.
     pub id: Value,
-    /// Whether it is right.
+    /// True if it is right.
     pub correct: bool,
     /// Why, in a few words.
     pub reason: String,
@@ -69,7 +69,7 @@ pub fn parse_answers(path: &Path, text: &str, problems: &[Problem]) -> Result<Ve
     Ok(answers)
 }
 
-/// Whether grading this task means running programs.
+/// True if grading this task means running programs.
 pub fn needs_sandbox(task: &dyn Task, problem: &Problem) -> bool {
     matches!(task.check(problem, ""), Check::Program(_))
 }

@@ -45,7 +45,7 @@ pub struct Suite {
     /// Protocols by task, where they are not the task's default.
     #[serde(default)]
     protocol: BTreeMap<String, String>,
-    /// Whether decoding stops once the answer is decided.
+    /// True if decoding stops once the answer is decided.
     #[serde(default)]
     early_stop: bool,
     group: Vec<Group>,

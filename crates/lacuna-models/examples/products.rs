@@ -1,4 +1,4 @@
-//! How fast the matrix products are: `cargo run --release -p lacuna-models --example products [PRECISION]`, with `LACUNA_ISA` for
+//! Speed of the matrix products: `cargo run --release -p lacuna-models --example products [PRECISION]`, with `LACUNA_ISA` for
 //! another instruction set than the fastest.
 #![allow(clippy::print_stdout)]
 

@@ -123,7 +123,7 @@ pub struct Experts {
     pub width: usize,
     /// Inner width of the expert that every token goes through besides, if there is one.
     pub shared: Option<usize>,
-    /// How experts are chosen and weighted.
+    /// Choice and weights of experts.
     pub router: Router,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     }
 }
 
-/// Whether nothing happens to the logits but that some are left out, and the largest is chosen.
+/// True if nothing happens to the logits but that some are left out, and the largest is chosen.
 pub(crate) fn takes_the_largest(sampling: &Sampling) -> bool {
     let largest = match sampling.rule {
         TokenRule::Greedy => true,

@@ -85,7 +85,7 @@ pub enum Error {
         file: String,
         /// The family.
         family: &'static str,
-        /// The part of it that is not implemented.
+        /// Feature of the family that lacuna does not support.
         missing: &'static str,
     },
     /// A mask token that neither the configuration nor the user names.
@@ -158,7 +158,7 @@ pub enum Error {
         file: String,
         /// One of them.
         tensor: String,
-        /// How many there are.
+        /// Their number.
         count: usize,
     },
     /// A vocabulary projection beside an embedding that config.json says is used in its place.
@@ -241,7 +241,7 @@ pub enum Error {
     NoGpu {
         /// Why not.
         reason: String,
-        /// Whether there is an NVIDIA driver, so that somebody may expect a GPU to be used.
+        /// True if there is an NVIDIA driver, so that somebody may expect a GPU to be used.
         expected: bool,
     },
     /// A precision or a part of a model that the CUDA predictor does not have.

@@ -19,11 +19,11 @@ pub(crate) struct Layout {
     /// 1 for keys that are unmasked, 0 for masks and shadows: what the dependency score sums over.
     pub(crate) open: Vec<f32>,
     mask: Token,
-    /// Whether position i is predicted from row i − 1.
+    /// True if position i is predicted from row i − 1.
     shifted: bool,
 }
 
-/// What a view does with the cached keys and values of its run.
+/// Use that a view makes of its run's cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caching {
     /// Nothing.
@@ -123,12 +123,12 @@ impl Layout {
         self.tokens.len()
     }
 
-    /// Whether a mask stands in a row.
+    /// True if a mask stands in a row.
     pub(crate) fn is_masked(&self, row: usize) -> bool {
         self.tokens[row] == self.mask
     }
 
-    /// Whether some view sees more than is computed, or is to be seen later.
+    /// True if some view sees more than is computed, or is to be seen later.
     pub(crate) fn caches(&self) -> bool {
         self.spans.iter().any(|span| span.caching != Caching::Off)
     }
@@ -185,7 +185,7 @@ pub(crate) struct Selection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) view: usize,
-    /// Whether they are shadows.
+    /// True if they are shadows.
     pub(crate) shadow: bool,
     /// The first, as an index into the selection.
     pub(crate) first: usize,

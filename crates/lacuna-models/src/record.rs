@@ -71,7 +71,7 @@ pub struct Record {
     pub rows_read: usize,
     /// What each step changed.
     pub steps: Vec<StepRecord>,
-    /// Whether this is an answer, which ends at its end-of-text token, or a text that was filled.
+    /// Kind: an answer, which ends at its end-of-text token, or a text that was filled.
     #[serde(default)]
     pub kind: Kind,
     /// How it was decoded.

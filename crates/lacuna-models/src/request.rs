@@ -137,7 +137,7 @@ impl Request {
         self.word("strategy").or(model.recommended.word("strategy")).unwrap_or(USUAL_STRATEGY)
     }
 
-    /// How tokens are taken from distributions, of a model of this family.
+    /// Rule by which tokens are taken from distributions, for a model of this family.
     ///
     /// At temperature 0 there is nothing to draw, so that `top_p` and `top_k` have no effect, unless Dream's way of sampling is asked
     /// for by name: it takes confidence and entropy from the truncated distribution, too.
@@ -192,7 +192,7 @@ impl PlanContext {
     }
 }
 
-/// Whether the order of a strategy uses attention, so that its layers matter.
+/// True if the order of a strategy uses attention, so that its layers matter.
 pub fn uses_attention(strategy: &str) -> bool {
     Recipe::parse(strategy, &Params::new()).is_ok_and(|recipe| recipe.needs(Need::Attention))
 }

@@ -29,7 +29,7 @@ fn on_gpu(checkpoint: &Checkpoint, precision: Precision) -> Box<dyn Model> {
     Box::new(CudaPredictor::load(checkpoint, Some(precision)).unwrap())
 }
 
-/// Whether there is a GPU; says why not.
+/// True if there is a GPU; says why not.
 fn gpu() -> bool {
     let found = describe_gpu();
     if let Err(error) = &found {
@@ -38,12 +38,12 @@ fn gpu() -> bool {
     found.is_ok()
 }
 
-/// Whether the GPU is the one of `emulator/`.
+/// True if the GPU is the one of `emulator/`.
 fn is_emulated() -> bool {
     describe_gpu().is_ok_and(|gpu| gpu.starts_with("emulated"))
 }
 
-/// Whether there is a GPU that is not emulated, for what would take one hours; says why not.
+/// True if there is a GPU that is not emulated, for what would take one hours; says why not.
 fn real_gpu() -> bool {
     if is_emulated() {
         eprintln!("skipped: the GPU is emulated");
@@ -51,7 +51,7 @@ fn real_gpu() -> bool {
     !is_emulated() && gpu()
 }
 
-/// Whether there is a GPU that has fp8; says why not.
+/// True if there is a GPU that has fp8; says why not.
 fn gpu_with_fp8() -> bool {
     let refused = CudaPredictor::load(&tiny("llada-tiny"), Some(Precision::Fp8)).err();
     if let Some(error) = &refused {

@@ -30,7 +30,7 @@ struct Golden {
     fragile: bool,
 }
 
-/// How the records of one strategy are asked for on the command line.
+/// Command line for the records of one strategy.
 #[derive(Deserialize)]
 struct Command {
     strategy: Name,

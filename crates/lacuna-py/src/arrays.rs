@@ -253,7 +253,7 @@ fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool
     Ok(tensor)
 }
 
-/// Whether it is one of torch, or behaves like one.
+/// True if it is one of torch, or behaves like one.
 fn is_tensor(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     given.hasattr("detach")
 }

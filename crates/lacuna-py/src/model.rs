@@ -274,7 +274,7 @@ impl Model {
         self.description.context
     }
 
-    /// Whether position i is predicted from the output at i - 1, as Dream does.
+    /// True if position i is predicted from the output at i - 1, as Dream does.
     #[getter]
     fn shifted(&self) -> bool {
         self.description.shifted

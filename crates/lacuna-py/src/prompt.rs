@@ -14,7 +14,7 @@ use crate::errors::raise;
 pub(crate) struct Wording<'a> {
     /// A system message to put before it.
     pub(crate) system: Option<&'a str>,
-    /// Whether it stays without the chat template.
+    /// True if it stays without the chat template.
     pub(crate) raw: bool,
 }
 

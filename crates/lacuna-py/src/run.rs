@@ -98,7 +98,7 @@ impl Run {
         self.plan.layers()
     }
 
-    /// Whether there is nothing left to do.
+    /// True if there is nothing left to do.
     #[getter]
     fn finished(&self) -> bool {
         self.job.run.is_finished()

@@ -59,7 +59,7 @@ export async function* steps(body, signal) {
 }
 
 /**
- * What the model makes of one open slot.
+ * The model's beliefs and attention at one open slot.
  * @param {{tokens: number[], position: number, attention?: boolean, candidates?: number, layer?: number[], suppressed?: number[], text?: string}} body
  * @param {AbortSignal} [signal]
  */

@@ -48,7 +48,7 @@ function middle(box, frame) {
   return { x: Math.round(box.left + box.width / 2 - frame.left), top: Math.round(box.top - frame.top) };
 }
 
-/** Whether it is not scrolled out of the place that it is in. */
+/** True if it is not scrolled out of the place that it is in. */
 function visible(target) {
   const box = target.getBoundingClientRect();
   const place = target.closest(".canvas, .prompt").getBoundingClientRect();

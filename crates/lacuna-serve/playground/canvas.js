@@ -141,7 +141,7 @@ export class CanvasView {
     for (const part of this.#hot ?? []) part.classList.add("hot");
   }
 
-  /** Where a position is drawn, on the canvas or in the prompt. @returns {Element | null} */
+  /** The element that draws a position, on the canvas or in the prompt. @returns {Element | null} */
   anchor(position) {
     return this.#cells.get(position)?.parts[0] ?? this.prompt.querySelector(`[data-position="${position}"]`);
   }

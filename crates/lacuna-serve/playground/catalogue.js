@@ -1,4 +1,4 @@
-/** What strategies are made of, as the server tells it, and how a lane's choice becomes a request. */
+/** The parts of strategies, as the server lists them, and the request that a lane's choice makes. */
 
 import { strategies } from "./api.js";
 
@@ -59,7 +59,7 @@ export class Catalogue {
     Object.assign(this, { orders, revisions, presets, parameters, model, paces: told.paces.flatMap(family) });
   }
 
-  /** What a name is made of. @returns {Made} */
+  /** The parts that a name stands for. @returns {Made} */
   made(name) {
     const preset = this.presets.find((known) => known.name === name) ?? null;
     const [order, ...rest] = (preset?.is ?? name).split("+");
@@ -67,7 +67,7 @@ export class Catalogue {
     return { order, pace: rest.find((part) => part !== revision) ?? this.paces[0]?.name ?? "", revision, preset };
   }
 
-  /** Whether an order ranks by attention. */
+  /** True if an order ranks by attention. */
   attends(order) {
     return this.orders.find(({ name }) => name === order)?.needs?.includes("attention") ?? false;
   }
@@ -92,7 +92,7 @@ export class Catalogue {
     return this.parameters.find((parameter) => parameter.name === name);
   }
 
-  /** What a strategy does, in a sentence. */
+  /** A strategy in one sentence. */
   explain(name) {
     const { order, pace, revision, preset } = this.made(name);
     if (preset) return sentence([`${preset.about} (${preset.is})`]);
@@ -101,7 +101,7 @@ export class Catalogue {
     return sentence(clauses);
   }
 
-  /** What cannot be sent: a field and a sentence, or null. @param {Choice} choice */
+  /** The first value that cannot be sent: a field and a sentence, or null. @param {Choice} choice */
   wrong({ name, parameters }) {
     for (const parameter of this.parametersOf({ name, parameters })) {
       const message = fault(parameter, parameters[parameter.name]);
@@ -128,7 +128,7 @@ export function labelOf({ name }) {
   return words[0].toUpperCase() + words.slice(1);
 }
 
-/** What is wrong with a typed value, or null. An empty one is left to the server. @param {Partial<Parameter> | undefined} parameter */
+/** The fault of a typed value in a sentence, or null. An empty one is left to the server. @param {Partial<Parameter> | undefined} parameter */
 export function fault(parameter, typed) {
   const text = typed?.trim() ?? "";
   if (text === "" || !parameter) return null;
@@ -144,7 +144,7 @@ export function fault(parameter, typed) {
   return null;
 }
 
-/** What is sent for a typed value. */
+/** The JSON value of a typed one. */
 function valueOf({ type }, typed) {
   if (type === "number" || type === "integer") return Number(typed);
   if (type === "boolean") return typed === "true";

@@ -19,7 +19,7 @@ import { exampleOf } from "./examples.js";
 
 const DEFAULT_LENGTH = 64;
 const NUMBERS = ["gen_length", "temperature", "seed"];
-/** What the model that comes with lacuna was trained on. */
+/** Tasks that the embedded model was trained on. */
 const EMBEDDED = { id: "lacuna-mini", knows: "lacuna-mini is small: it knows arithmetic word problems and small Python functions, and nothing else." };
 
 export class Compose {

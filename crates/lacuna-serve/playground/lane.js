@@ -25,17 +25,17 @@ const RESTING = 140; // milliseconds on a slot before the model is asked about i
 export class Lane {
   /** @type {import("./run.js").Run | null} */
   run = null;
-  /** Whether something else was chosen since its run was made. */
+  /** True if something else was chosen since its run was made. */
   stale = false;
-  /** What it waits for, if it does. */
+  /** The reason for waiting, if it waits. */
   waiting = "";
   /** The number that is right, if it is known. @type {string | null} */
   expected = null;
   #steps = 0;
   #drawn = "";
-  /** What is looked at. @type {{position: number, steps: number, anchor: any} | null} */
+  /** The slot under the pointer. @type {{position: number, steps: number, anchor: any} | null} */
   #seen = null;
-  /** What the visitor wants the bars to show, if not what the strategy ranks by. @type {import("./quantity.js").Name | null} */
+  /** The quantity that the visitor chose for the bars, if it is not the one that the strategy ranks by. @type {import("./quantity.js").Name | null} */
   #wanted = null;
   #timer = 0;
 
@@ -74,7 +74,7 @@ export class Lane {
     return this.root.querySelector(selector);
   }
 
-  /** What the bars show. */
+  /** The quantity that the bars show. */
   get quantity() {
     return this.#wanted ?? quantityOf(this.#ranks);
   }
@@ -83,7 +83,7 @@ export class Lane {
     return this.catalogue.made(this.run?.strategy ?? this.choice.name).order;
   }
 
-  /** What the order ranks by: attention, or a quantity of the order's name. */
+  /** The quantity that the order ranks by: attention, or one of the order's name. */
   get #ranks() {
     return this.catalogue.attends(this.#order) ? "attention" : this.#order;
   }

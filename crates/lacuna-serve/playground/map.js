@@ -184,7 +184,7 @@ function paint(picture, run, quantity) {
   context.putImageData(image, 0, 0);
 }
 
-/** How large a cell of a saved map is. */
+/** Side of a cell of a saved map, in pixels. */
 function cellOf(run) {
   return { wide: Math.max(2, Math.min(12, Math.floor(1200 / run.places))), tall: Math.max(2, Math.min(12, Math.floor(900 / run.length))) };
 }

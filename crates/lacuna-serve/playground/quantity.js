@@ -1,4 +1,4 @@
-/** What slots can be ranked by. For each quantity the tallest bar is the slot that it would choose first. */
+/** Quantities that slots can be ranked by. For each quantity the tallest bar is the slot that it would choose first. */
 
 /**
  * @typedef {"attention" | "confidence" | "entropy" | "margin"} Name
@@ -50,7 +50,7 @@ export const QUANTITIES = {
 
 const LEAST_RANGE = 0.02;
 
-/** What an order ranks by. One that ranks by nothing that is known here is shown by attention. @returns {Name} */
+/** The quantity that an order ranks by. An order that ranks by nothing that is known here is shown by attention. @returns {Name} */
 export function quantityOf(order) {
   return order in QUANTITIES ? order : "attention";
 }
@@ -64,7 +64,7 @@ export function choices(order) {
 const drawn = new WeakMap();
 
 /**
- * How tall the bars are before a step, from 0 to 1; NaN where there is none.
+ * Heights of the bars before a step, from 0 to 1; NaN where there is none.
  * @param {import("./run.js").Step | undefined} step
  * @param {Name} name
  * @returns {Float32Array | null}

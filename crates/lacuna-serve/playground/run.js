@@ -37,13 +37,13 @@ export class Run {
   steps = [];
   /** @type {Status} */
   status = "running";
-  /** What the server said at the end, or what was loaded. @type {any} */
+  /** The record that the server sent at the end, or that was loaded. @type {any} */
   record = null;
-  /** How tokens are written that were only believed in. @type {Map<number, string>} */
+  /** Spelling of tokens that were candidates only. @type {Map<number, string>} */
   texts = new Map();
-  /** What it had cost before the visitor changed it. */
+  /** Cost before the visitor changed the run. */
   before = { nfe: 0, seconds: 0 };
-  /** Whether it took anything back. */
+  /** True if it took anything back. */
   revises = false;
 
   /** @param {any} start the first event of `/v1/steps` */
@@ -119,7 +119,7 @@ export class Run {
     return beliefs;
   }
 
-  /** How a token is written, if that is known. */
+  /** Spelling of a token, if it is known. */
   textOf(token) {
     return this.texts.get(token) ?? null;
   }
@@ -156,7 +156,7 @@ export class Run {
     this.add({ ...data, nfe: nfe + data.nfe, computed: seconds + (data.computed ?? data.seconds) });
   }
 
-  /** Whether the visitor decided some of it. */
+  /** True if the visitor decided some of it. */
   get hand() {
     return this.steps.some((step) => step.hand);
   }

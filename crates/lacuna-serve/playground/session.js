@@ -37,7 +37,7 @@ export class Session {
   #running = null;
   #due = false;
   #toast = 0;
-  /** What the server said about slots. @type {WeakMap<Run, Map<string, Promise<any>>>} */
+  /** The server's answers about slots. @type {WeakMap<Run, Map<string, Promise<any>>>} */
   #probed = new WeakMap();
 
   constructor() {
@@ -359,13 +359,13 @@ export class Session {
 
   // The wheel
 
-  /** Whether the server's model is the one that a run is of. */
+  /** True if the server's model is the one that a run is of. */
   #same(run) {
     const { id, mask_token } = this.catalogue.model;
     return run.mask === mask_token && (run.model === null || run.model === id);
   }
 
-  /** What the model makes of a slot, asked once for each moment. */
+  /** The model's view of a slot, asked once for each moment. */
   async #probe(lane, position, steps, text = undefined) {
     const { run } = lane;
     if (!this.#same(run)) throw new api.ApiError("This run is not of the server's model, so it cannot be asked about it.");
@@ -579,7 +579,7 @@ export class Session {
   }
 }
 
-/** What a loaded run was asked, as far as its tokens tell: what the user said last. */
+/** The prompt of a loaded run, as far as its tokens tell: the user's last words. */
 function asked(run) {
   const cells = run.canvas.slice(0, run.from);
   const text = cells.map((cell) => cell.text ?? "").join("");

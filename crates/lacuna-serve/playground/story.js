@@ -9,7 +9,7 @@ import { byId, element } from "./dom.js";
  */
 
 /**
- * What the two recorded runs show. Every number is counted in them.
+ * The story of the two recorded runs. Every number is counted in them.
  * @param {import("./run.js").Run} sure the one that decides first what the model is surest of
  * @param {import("./run.js").Run} looking the one that decides first what looks most at what is there
  * @returns {Caption[]}

@@ -4,17 +4,17 @@ const SPECIAL = /^<[|｜]?[A-Za-z][\w ▁-]*[|｜]?>$/;
 const END = /end|eos|eot|im_end|^<\/s>$/i;
 const ROLE = /^(system|user|assistant)$/;
 
-/** Whether this is a token of the model's own language, such as an end of text or a role marker. */
+/** True if this is a token of the model's own language, such as an end of text or a role marker. */
 export function isSpecial(text) {
   return text === "</s>" || SPECIAL.test(text);
 }
 
-/** Whether this token ends the text. */
+/** True if this token ends the text. */
 export function isEnd(text) {
   return isSpecial(text) && END.test(text) && !/header/i.test(text);
 }
 
-/** Whether a token names who speaks: a role's name right behind a special token. */
+/** True if a token names who speaks: a role's name right behind a special token. */
 export function isRole(cells, position) {
   const [before, text] = [cells[position - 1]?.text, cells[position].text];
   return text !== null && ROLE.test(text.trim()) && Boolean(before) && isSpecial(before);

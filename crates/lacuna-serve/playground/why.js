@@ -1,4 +1,4 @@
-/** Why here: the ranking of the open slots before a step, and which of them are chosen. */
+/** The ranking of the open slots before a step, and which of them are chosen. */
 
 import { element } from "./dom.js";
 import { QUANTITIES, levels, quantityOf, ranking } from "./quantity.js";

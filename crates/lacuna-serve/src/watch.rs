@@ -1,4 +1,4 @@
-//! What a watched run shows beside its tokens: the model's belief at every open slot, taken from the step's own forward pass.
+//! Extras of a watched run: the model's belief at every open slot, taken from the step's own forward pass.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use lacuna::{
 };
 use lacuna_models::Plan;
 
-/// What of a run is sent with every step.
+/// Extras that a run sends with every step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watch {
     /// Dependency scores, also if the order does not need them.
@@ -62,7 +62,7 @@ impl<'a> Watcher<'a> {
         });
     }
 
-    /// What was seen of each run, in the order in which they were added.
+    /// The slots of each run, in the order in which they were added.
     pub(crate) fn seen(self) -> Vec<Vec<Slot>> {
         self.seen
     }

@@ -12,24 +12,24 @@ pub trait Cache: Debug + Send + Sync {
     /// The positions of the next pass.
     fn compute(&self, now: &CacheView<'_>) -> Computed;
 
-    /// Whether a block takes one more pass after its last position was decided, as Fast-dLLM's code does.
+    /// True if a block takes one more pass after its last position was decided, as Fast-dLLM's code does.
     fn lingers(&self, _block: &Block) -> bool {
         false
     }
 
-    /// Whether the first position of a block is decided by itself in this step if the model is shifted, as in Fast-dLLM's code:
+    /// True if the first position of a block is decided by itself in this step if the model is shifted, as in Fast-dLLM's code:
     /// the row that predicts it lies before the block and is not computed again.
     fn opens_alone(&self, _block: &Block) -> bool {
         false
     }
 
-    /// Whether it caches at all.
+    /// True if it caches at all.
     fn is_none(&self) -> bool {
         false
     }
 }
 
-/// What a cache may look at.
+/// The state that a cache decides by.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheView<'a> {
     /// The canvas before the pass.
@@ -38,7 +38,7 @@ pub struct CacheView<'a> {
     pub block: &'a Block,
     /// The last change, if there was one.
     pub last: Option<&'a Delta>,
-    /// Whether the model predicts a position from the row before it.
+    /// True if the model predicts a position from the row before it.
     pub shifted: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Computed {
 }
 
 impl Computed {
-    /// Whether a position is computed.
+    /// True if a position is computed.
     pub fn contains(&self, position: usize) -> bool {
         match self {
             Self::All | Self::AllAndCache => true,

@@ -52,17 +52,17 @@ impl Canvas {
         self.mask
     }
 
-    /// Whether `position` is undecided.
+    /// True if `position` is undecided.
     pub fn is_masked(&self, position: usize) -> bool {
         self.tokens[position] == self.mask
     }
 
-    /// Whether `position` is a gap that has been filled.
+    /// True if `position` is a gap that has been filled.
     pub fn is_decided(&self, position: usize) -> bool {
         position < self.len() && self.is_gap(position) && !self.is_masked(position)
     }
 
-    /// Whether `position` was masked at the start.
+    /// True if `position` was masked at the start.
     pub fn is_gap(&self, position: usize) -> bool {
         self.gaps[position]
     }

@@ -1,4 +1,4 @@
-//! What a model cannot do for a strategy, found before the first step.
+//! Checks that a model can do what a strategy needs, before the first step.
 
 use crate::{AttentionSource, Canvas, Description, Error, Options, Result, Strategy};
 

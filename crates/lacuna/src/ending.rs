@@ -32,7 +32,7 @@ impl Run {
         self.state.canvas.masked().next().is_none()
     }
 
-    /// Whether a stop token stands in a gap and everything before it is decided for good.
+    /// True if a stop token stands in a gap and everything before it is decided for good.
     pub(crate) fn text_is_decided(&self) -> bool {
         let RunState { canvas, options, .. } = &self.state;
         let written = (0..self.settled()).filter(|&position| canvas.is_gap(position));

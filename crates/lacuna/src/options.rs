@@ -6,7 +6,7 @@ use crate::{AttentionSource, Sampling, Token};
 /// Options of a run beside its strategy.
 #[derive(Clone, Debug, std::default::Default)]
 pub struct Options {
-    /// How tokens are taken from distributions. The mask token is always suppressed.
+    /// Rule by which tokens are taken from distributions. The mask token is always suppressed.
     pub sampling: Sampling,
     /// End tokens. Once one of them is decided and so is everything before it, the run stops: positions behind it cannot change
     /// the text. Empty: the run goes on until every position is decided.

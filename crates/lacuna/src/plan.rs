@@ -22,9 +22,9 @@ pub(crate) struct Turn {
     /// The candidates, ranked, once their ranking is known.
     pub(crate) ranking: Option<Ranking>,
     pub(crate) beliefs: Beliefs,
-    /// Whether the first position of the block is decided by itself.
+    /// True if the first position of the block is decided by itself.
     pub(crate) alone: bool,
-    /// Whether the ranking is made of beliefs.
+    /// True if the ranking is made of beliefs.
     pub(crate) ranks_by_beliefs: bool,
     /// Rows of the ranking that are read in any case, and at most.
     expected: usize,
@@ -115,7 +115,7 @@ impl Turn {
         Ok(turn)
     }
 
-    /// What orders and revisions see of it.
+    /// The scene that orders and revisions see.
     pub(crate) fn scene<'a>(&'a self, state: &'a RunState) -> Scene<'a> {
         Scene { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed }
     }

@@ -37,15 +37,15 @@ pub struct Description {
     pub heads: usize,
     /// Context length: the most positions a canvas may have.
     pub context: usize,
-    /// Whether [`View::shadows`] are supported.
+    /// True if [`View::shadows`] are supported.
     pub shadows: bool,
-    /// Whether position i is predicted from output row i − 1, as in Dream.
+    /// True if position i is predicted from output row i − 1, as in Dream.
     pub shifted: bool,
-    /// Whether keys and values can be cached across forward passes ([`View::compute`]).
+    /// True if keys and values can be cached across forward passes ([`View::compute`]).
     pub caches: bool,
-    /// Whether [`Row::credit`] is supported.
+    /// True if [`Row::credit`] is supported.
     pub credits: bool,
-    /// Whether whole attention matrices can be observed ([`View::matrix`]).
+    /// True if whole attention matrices can be observed ([`View::matrix`]).
     pub matrices: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct ReadPlan<'a> {
     pub most: usize,
     /// When reading down the ranking stops, checked after `expected` rows and at every doubling.
     pub stop: Option<StopRule>,
-    /// How `ranked` is ordered; `None` if it is in ranking order already.
+    /// Ranking of `ranked`; `None` if it is in ranking order already.
     pub rank: Option<RankByAttention>,
 }
 
@@ -106,7 +106,7 @@ pub struct ReadPlan<'a> {
 /// position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankByAttention {
-    /// How many of the view's sources are averaged.
+    /// Number of the view's sources that are averaged.
     pub sources: usize,
     /// If above 0, scores are divided by it and [`Draw::order_noise`] is added.
     pub temperature: f64,
@@ -117,9 +117,9 @@ pub struct RankByAttention {
 pub enum StopRule {
     /// Before the sum of a measure over the accepted positions exceeds `bound`.
     Sum {
-        /// What is summed.
+        /// Summed quantity.
         measure: Measure,
-        /// Whether the largest term is left out of the sum.
+        /// True if the largest term is left out of the sum.
         spare_largest: bool,
         /// The bound in nats.
         bound: f64,
@@ -184,7 +184,7 @@ pub struct Row<'a> {
     pub guide: Option<Guide>,
     /// Credit that is added to the logits.
     pub credit: Option<Credit<'a>>,
-    /// Whether to keep this distribution under (run, position) and to report its divergence from the one kept before.
+    /// True if this distribution is stored under (run, position) and its divergence from the one stored before is reported.
     pub remember: bool,
 }
 

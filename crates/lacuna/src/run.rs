@@ -106,7 +106,7 @@ impl Run {
         self.rows_computed
     }
 
-    /// Whether there is nothing left to do.
+    /// True if there is nothing left to do.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
@@ -171,19 +171,19 @@ impl Run {
         masked.filter(|&position| computed.contains(position)).collect()
     }
 
-    /// Whether committing these positions leaves no mask up to the block's end.
+    /// True if committing these positions leaves no mask up to the block's end.
     pub(crate) fn fills(&self, chosen: &[usize]) -> bool {
         let end = self.blocks.get(self.state.block.index).map_or(0, |block| block.end);
         chosen.iter().filter(|position| **position < end).count() == self.state.canvas.masked_before(end).count()
     }
 
-    /// Whether the block takes another pass even if nothing is masked.
+    /// True if the block takes another pass even if nothing is masked.
     fn lingers(&self) -> bool {
         let Self { strategy, state, .. } = self;
         strategy.cache.lingers(&state.block) || strategy.pace.lingers(&state.block)
     }
 
-    /// Whether this step leaves nothing to do in its block.
+    /// True if this step leaves nothing to do in its block.
     pub(crate) fn finishes_block(&self, turn: &Turn) -> bool {
         self.fills(&turn.chosen) && turn.changes.reopened.is_empty() && !self.lingers()
     }

@@ -1,4 +1,4 @@
-//! What a strategy sees of a step: the scene before it decides, and the ranking with its beliefs.
+//! A step as a strategy sees it: the scene before it decides, and the ranking with its beliefs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct RunState {
     pub(crate) seen: Observation,
     /// Steps taken.
     pub(crate) number: usize,
-    /// Whether beliefs are compared with those of the step before.
+    /// True if beliefs are compared with those of the step before.
     pub(crate) compares: bool,
     /// Credit that tokens gather, if the pace gives any.
     pub(crate) credits: Option<Credits>,

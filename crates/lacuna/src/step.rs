@@ -196,7 +196,7 @@ impl Run {
         Ok(committed)
     }
 
-    /// What the revision changes, if it asks for no second pass.
+    /// Changes of the revision, if it asks for no second pass.
     fn revise(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
         let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
         if revision.reads_after(&turn.chosen) {
@@ -209,7 +209,7 @@ impl Run {
         if turn.probe.is_empty() { self.apply_revision(turn) } else { Ok(()) }
     }
 
-    /// What the revision changes.
+    /// Changes of the revision.
     fn apply_revision(&mut self, turn: &mut Turn) -> Result<()> {
         let filled = self.fills(&turn.chosen);
         let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };

@@ -8,7 +8,7 @@ use crate::pace::number_of;
 use crate::window::InBlocks;
 use crate::{Block, Cache, Ends, Error, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
 
-/// How to decode: which positions first, how many at once, which to reopen, where, and what is computed.
+/// A way to decode: which positions first, how many at once, which to reopen, where, and what is computed.
 ///
 /// A strategy is a value. One that was made of parts of your own goes wherever a named one goes; a name for its parts is given by
 /// [`catalogue::register`].
@@ -58,7 +58,7 @@ impl Strategy {
         recipe.build()
     }
 
-    /// Why these parts make no sense together, if they do not.
+    /// The reason why these parts make no sense together, if they do not.
     fn incompatibility(&self) -> Option<&'static str> {
         let known = self.order.ranks_by() == RankBy::Known;
         let drawn = self.order_temperature > 0.0;
@@ -160,7 +160,7 @@ impl Recipe {
         self.parts().flat_map(|part| &part.parameters)
     }
 
-    /// Whether a parameter goes with it.
+    /// True if a parameter goes with it.
     pub fn uses(&self, parameter: &str) -> bool {
         let general = crate::options::PARAMETERS.iter();
         general.chain(self.parameters()).any(|known| known.name == parameter)
@@ -172,7 +172,7 @@ impl Recipe {
         params.filter(|name| named(name) || self.parameters().any(|known| known.name == name))
     }
 
-    /// Whether one of its parts needs this.
+    /// True if one of its parts needs this.
     pub fn needs(&self, need: Need) -> bool {
         self.parts().any(|part| part.needs.contains(&need))
     }

@@ -54,7 +54,7 @@ pub(crate) struct Bench {
     repetitions: usize,
     #[command(flatten)]
     decoding: Decoding,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -25,7 +25,7 @@ pub(crate) struct Compare {
     decoding: Decoding<true>,
     #[command(flatten)]
     model: Model,
-    /// How to print the results
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Diff {
     grades: Option<Vec<PathBuf>>,
     #[command(flatten)]
     model: Model,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -46,7 +46,7 @@ struct Pair {
     /// Rank correlation of the steps at which positions were decided; null if one order has no ranks.
     order_agreement: Option<f64>,
     nfe: [usize; 2],
-    /// Whether the answer became right (true) or wrong (false), if it flipped.
+    /// The answer's new verdict, if it flipped: right (true) or wrong (false).
     flipped: Option<bool>,
     /// The model's beliefs at positions that only one run changed, or changed in another way, in the first step that differs.
     why: Vec<Why>,
@@ -200,7 +200,7 @@ fn rank_correlation(pairs: &[(f64, f64)]) -> Option<f64> {
     (scale > 0.0).then(|| product(&x, &y) / scale)
 }
 
-/// What the model believes where the runs part. Before that step both canvases are the same, unless they began differently.
+/// The model's beliefs where the runs part. Before that step both canvases are the same, unless they began differently.
 fn explain(a: &Record, b: &Record, step: usize, engine: &mut Engine) -> Result<Vec<Why>> {
     let before = |record: &Record| -> Result<Canvas> {
         Ok(record.trace()?.canvases().nth(step).expect("there is a canvas before every step, and one behind the last"))

@@ -82,7 +82,7 @@ pub(crate) struct Eval {
     decoding: Decoding,
     #[command(flatten)]
     model: args::Model,
-    /// How to print the results
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -13,12 +13,12 @@ use crate::engine::Engine;
 pub(crate) struct Inspect {
     #[command(flatten)]
     model: Model,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// What is printed.
+/// The printed fields.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -32,7 +32,7 @@ struct Report {
 struct Cpu {
     #[serde(flatten)]
     speed: CpuSpeed,
-    /// What bounds a forward pass over [`Facts::CANVAS`] positions.
+    /// Bound of a forward pass over [`Facts::CANVAS`] positions.
     bound: &'static str,
 }
 

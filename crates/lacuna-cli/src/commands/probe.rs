@@ -19,7 +19,7 @@ pub(crate) struct Probe {
     tokens: Tokens,
     #[command(flatten)]
     model: Model,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

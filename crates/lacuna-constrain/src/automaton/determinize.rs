@@ -121,7 +121,7 @@ impl<'a> Places<'a> {
             .collect()
     }
 
-    /// Where a place leads without reading.
+    /// Targets that a place reaches without reading.
     fn jumps(&mut self, place: u32, out: &mut Vec<(When, u32)>) -> Result<(), Refused> {
         let (node, stack) = self.places[place as usize];
         if node == RETURN {

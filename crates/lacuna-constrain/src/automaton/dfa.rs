@@ -53,7 +53,7 @@ impl Dfa {
         !self.accepting.contains(&true)
     }
 
-    /// Whether the automaton accepts a text.
+    /// True if the automaton accepts a text.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         let end = text.iter().try_fold(0, |state, &byte| Some(self.next(state, byte)).filter(|&next| next != DEAD));
         end.is_some_and(|state| self.accepts(state))

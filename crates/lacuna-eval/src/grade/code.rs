@@ -40,7 +40,7 @@ pub fn completion(prompt: &str, answer: &str, entry_point: &str) -> String {
     format!("{prompt}\n{}\n", indented.join("\n"))
 }
 
-/// Whether only the first line lost its indentation, as happens to a text whose ends are trimmed.
+/// True if only the first line lost its indentation, as happens to a text whose ends are trimmed.
 fn first_line_is_trimmed(body: &str) -> bool {
     let mut lines = body.lines().filter(|line| !line.trim().is_empty());
     let Some(first) = lines.next() else { return false };
@@ -50,7 +50,7 @@ fn first_line_is_trimmed(body: &str) -> bool {
     indents.first().is_some_and(|indent| *indent >= next) && indents.iter().all(|indent| *indent >= 4)
 }
 
-/// Whether `code` defines the function at its top level.
+/// True if `code` defines the function at its top level.
 fn defines(code: &str, name: &str) -> bool {
     let begins = |line: &str, word: &str| {
         line.strip_prefix(word)

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// What a grader says about an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Whether it is right.
+    /// True if it is right.
     pub correct: bool,
     /// Why, in a few words.
     pub reason: String,

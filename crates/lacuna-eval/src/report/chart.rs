@@ -6,7 +6,7 @@ use std::fmt::Write;
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) points: Vec<Point>,
-    /// Whether the points are joined.
+    /// True if the points are joined.
     pub(super) joined: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct Evaluation {
     pub options: Options,
     /// The parameters that they were made of, as far as answers depend on them.
     pub general: Params,
-    /// Whether generated code may run where nothing confines it.
+    /// True if generated code may run where nothing confines it.
     pub unconfined: bool,
 }
 

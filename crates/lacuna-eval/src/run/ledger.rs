@@ -50,7 +50,7 @@ impl Ledger {
         Error::Unwritable { path: self.path.clone(), source }
     }
 
-    /// Whether this row is done.
+    /// True if this row is done.
     pub(super) fn has(&self, row: usize) -> bool {
         self.samples.contains_key(&row)
     }

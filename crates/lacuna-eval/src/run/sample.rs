@@ -12,7 +12,7 @@ pub struct Sample {
     pub id: String,
     /// Its row in the data.
     pub row: usize,
-    /// Whether the answer is right.
+    /// True if the answer is right.
     pub correct: bool,
     /// Why, in a few words.
     pub reason: String,
@@ -72,7 +72,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether problems are still to be answered.
+    /// True if problems are still to be answered.
     pub fn unfinished(&self) -> bool {
         self.problems.is_some_and(|problems| self.n < problems)
     }

@@ -24,7 +24,7 @@ pub struct Trial {
     pub gen_length: usize,
     /// How many tokens a block has; as many as are generated if there is one block.
     pub block_length: usize,
-    /// Whether decoding stops once everything before the first end-of-text is decided. The answer is the same; the number
+    /// True if decoding stops once everything before the first end-of-text is decided. The answer is the same; the number
     /// of forward passes is not.
     pub early_stop: bool,
     /// The tables and figures it belongs to.
@@ -33,7 +33,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Whether the order uses attention, so that it has layers.
+    /// True if the order uses attention, so that it has layers.
     pub fn uses_attention(&self) -> bool {
         Recipe::parse(&self.strategy, &Params::new()).is_ok_and(|recipe| recipe.needs(Need::Attention))
     }
@@ -45,7 +45,7 @@ impl Trial {
         sources.map(|source| source.layer).collect()
     }
 
-    /// Whether both measure the same, whatever tables they are for.
+    /// True if both measure the same, whatever tables they are for.
     pub fn same(&self, other: &Self) -> bool {
         let bare = |trial: &Self| Self { labels: Vec::new(), ..trial.clone() };
         bare(self) == bare(other)
@@ -109,7 +109,7 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
 pub struct Shard {
     /// From 1.
     pub index: usize,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
 }
 

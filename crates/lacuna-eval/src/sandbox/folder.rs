@@ -33,7 +33,7 @@ impl Folder {
         self.root.path().join(name)
     }
 
-    /// Whether the program has written more than this.
+    /// True if the program has written more than this.
     pub(super) fn holds_more_than(&self, bytes: u64) -> bool {
         let mut size = 0;
         let mut waiting = vec![self.work.clone()];

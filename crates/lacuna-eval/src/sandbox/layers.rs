@@ -103,12 +103,12 @@ impl Layers {
         self
     }
 
-    /// Whether this layer is active.
+    /// True if this layer is active.
     pub fn contains(&self, layer: Layer) -> bool {
         self.0.contains(&layer)
     }
 
-    /// Whether anything keeps a program from the files and the network.
+    /// True if anything keeps a program from the files and the network.
     pub fn confine(&self) -> bool {
         Layer::KERNEL.iter().any(|layer| self.contains(*layer))
     }

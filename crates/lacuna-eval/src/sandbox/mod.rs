@@ -59,7 +59,7 @@ impl Default for Limits {
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it ran to its end, so that every test in it passed.
+    /// True if it ran to its end, so that every test in it passed.
     pub passed: bool,
     /// What happened.
     pub reason: String,

@@ -165,7 +165,7 @@ impl Tensors {
         })
     }
 
-    /// Whether all tensors take more than 16 bits a number.
+    /// True if all tensors take more than 16 bits a number.
     pub(crate) fn are_f32(&self) -> bool {
         self.entries.values().all(|entry| entry.dtype == Dtype::F32)
     }

@@ -1,4 +1,4 @@
-//! What happens to a query or key head before attention.
+//! Transformation of a query or key head before attention.
 
 use super::kernel::{rms_norm, rotate, scale};
 use crate::rope::Rope;

@@ -1,4 +1,4 @@
-//! How fast this machine computes.
+//! Measured speed of this machine.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -73,7 +73,7 @@ impl CpuSpeed {
         }
     }
 
-    /// What bounds work of so many operations that reads so many bytes, `arithmetic` or `memory`: what takes longer alone.
+    /// Bound of work with these operations and bytes read: `arithmetic` or `memory`, whichever takes longer alone.
     pub fn bound(&self, operations: f64, bytes: f64) -> &'static str {
         if bytes / self.memory_gbps > operations / self.ceiling_gflops { "memory" } else { "arithmetic" }
     }

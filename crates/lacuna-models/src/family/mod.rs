@@ -149,7 +149,7 @@ impl Config<'_> {
         serde_json::from_slice(self.content).map_err(|source| Error::Json { file: self.file.to_string(), source })
     }
 
-    /// Refuses settings of a variant that is not implemented: `(key, it is supported, its value, the supported value)`.
+    /// Refuses settings of an unsupported variant: `(key, it is supported, its value, the supported value)`.
     fn require(&self, settings: &[(&'static str, bool, String, &'static str)]) -> Result<()> {
         match settings.iter().find(|(_, fine, _, _)| !fine) {
             None => Ok(()),

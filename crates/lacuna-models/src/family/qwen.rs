@@ -33,7 +33,7 @@ pub(super) const NAMES: Names = Names {
     head: "lm_head",
 };
 
-/// What config.json does not say.
+/// Constants that config.json does not name.
 pub(super) struct Traits {
     /// Queries, keys and values have a bias, as in Qwen2. Otherwise `attention_bias` tells, for the output too.
     pub(super) biased: bool,

@@ -94,7 +94,7 @@ impl Text {
         }
     }
 
-    /// Whether the model has a chat template.
+    /// True if the model has a chat template.
     pub fn can_chat(&self) -> bool {
         self.template.is_some()
     }

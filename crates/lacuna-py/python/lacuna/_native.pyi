@@ -267,7 +267,7 @@ class Model:
 
     @property
     def shifted(self) -> bool:
-        """Whether position i is predicted from the output at i - 1, as Dream does."""
+        """True if position i is predicted from the output at i - 1, as Dream does."""
 
 @final
 class Seen:
@@ -447,7 +447,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """True if there is nothing left to do."""
 
     @property
     def nfe(self) -> int:

@@ -71,7 +71,7 @@ pub(crate) fn take(body: &mut Map<String, Value>) -> Result<Request, ApiError> {
 /// Parameters that are typed fields of the bodies.
 const TYPED: [&str; 1] = ["max_tokens"];
 
-/// Whether a value asks for nothing.
+/// True if a value asks for nothing.
 fn asks_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -23,7 +23,7 @@ const MOST_CANDIDATES: usize = 20;
 /// Attention weights that are sent, the largest first.
 const MOST_WEIGHTS: usize = 24;
 
-/// What `/v1/probe` takes.
+/// The body of `/v1/probe`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProbeBody {
@@ -31,7 +31,7 @@ pub(crate) struct ProbeBody {
     tokens: Vec<Token>,
     /// The open slot.
     position: usize,
-    /// How many candidates to tell; 5 if not given.
+    /// Number of candidates; 5 if not given.
     #[schema(minimum = 0, maximum = 20)]
     candidates: Option<usize>,
     /// Tell which positions the slot attends to.
@@ -47,7 +47,7 @@ pub(crate) struct ProbeBody {
     text: Option<String>,
 }
 
-/// What the model makes of the slot.
+/// The model's beliefs and attention at the slot.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProbeAnswer {
     position: usize,

@@ -1,11 +1,11 @@
-//! How single tokens are written.
+//! Spelling of single tokens.
 
 use lacuna::Token;
 use lacuna_models::{Specials, Text};
 
 use super::ApiError;
 
-/// What a decoder writes for bytes that are no character, or not yet.
+/// The character that a decoder writes for bytes that are none, or not yet.
 pub(crate) const UNFINISHED: char = '\u{fffd}';
 /// A character of UTF-8 has no more bytes, so no more tokens.
 const LONGEST: usize = 4;

@@ -22,7 +22,7 @@ use crate::service::Service;
 use crate::transcript::Finish;
 use crate::watch::{Slot, Watch};
 
-/// What to send with every step: all or nothing of the attention, or each by its name.
+/// Extras of every step: the attention, or each by its name.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "watch is true, false, or an object with the booleans attention and beliefs")]
 pub(crate) enum WatchField {
@@ -32,7 +32,7 @@ pub(crate) enum WatchField {
     Named(WatchNamed),
 }
 
-/// What to send with every step.
+/// Extras of every step.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WatchNamed {
@@ -101,7 +101,7 @@ pub(crate) struct StepEvent {
     /// The belief at every slot that was open before the step, if that is watched: position, most probable token, its
     /// probability, the second token's probability, entropy in nats.
     beliefs: Vec<(usize, Token, f64, f64, f64)>,
-    /// How the tokens of `beliefs` are written, each the first time it is named.
+    /// Spelling of the tokens of `beliefs`, each the first time it is named.
     texts: BTreeMap<Token, String>,
     /// How many positions from the start are decided for good.
     settled: usize,

@@ -90,7 +90,7 @@ pub(crate) struct ModelFacts {
     context: usize,
     mask_token: u32,
     end_tokens: Vec<u32>,
-    /// Whether it has a chat template.
+    /// True if it has a chat template.
     chat: bool,
     device: String,
     precision: String,

@@ -22,7 +22,7 @@ pub(crate) struct Task {
     pub(crate) start: Start,
     /// Parts of the forward passes that are to be sent.
     pub(crate) watch: Watch,
-    /// Whether gaps may end the text.
+    /// True if gaps may end the text.
     pub(crate) allow_eos: bool,
 }
 

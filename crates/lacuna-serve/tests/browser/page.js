@@ -108,7 +108,7 @@ export async function seek(page, step) {
   }, step);
 }
 
-/** What axe finds wrong with the page as it is. */
+/** Violations that axe finds on the page as it is. */
 export async function violations(page) {
   // The page's policy lets nobody add a script to it, so the browser's debugger runs it.
   await page.evaluate(AXE);

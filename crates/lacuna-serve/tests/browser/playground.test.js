@@ -100,7 +100,7 @@ test("a prompt is typed, run with the keyboard, and scrubbed", () =>
     assert.equal((await passes(page, 0)) + (await passes(page, 1)), 1, "by time, one lane moves before the other");
   }));
 
-/** How tall the bars of some cells are, in percent. */
+/** Heights of some cells' bars, in percent. */
 const heights = (cells) => cells.evaluateAll((nodes) => nodes.map((node) => Number.parseFloat(node.style.getPropertyValue("--level"))));
 
 test("every lane's bars show what it ranks by: what is chosen next has the tallest", () =>

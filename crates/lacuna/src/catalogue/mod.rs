@@ -66,7 +66,7 @@ pub struct Part {
     pub name: Cow<'static, str>,
     /// Description in one line, lower case.
     pub about: Cow<'static, str>,
-    /// What it needs beyond the canvas.
+    /// Needs beyond the canvas.
     pub needs: Vec<Need>,
     /// Its parameters.
     pub parameters: Vec<Parameter>,
@@ -448,7 +448,7 @@ impl<'a> Given<'a> {
         self.params.integers(name)
     }
 
-    /// Whether a parameter was given.
+    /// True if a parameter was given.
     pub fn has(&self, name: &str) -> bool {
         self.params.get(name).is_some()
     }

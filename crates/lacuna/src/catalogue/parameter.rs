@@ -59,11 +59,11 @@ pub enum Kind {
 pub struct Range {
     /// Lower bound.
     pub least: f64,
-    /// Whether the lower bound itself is in the range.
+    /// True if the lower bound itself is in the range.
     pub least_included: bool,
     /// Upper bound.
     pub most: f64,
-    /// Whether the upper bound itself is in the range.
+    /// True if the upper bound itself is in the range.
     pub most_included: bool,
 }
 

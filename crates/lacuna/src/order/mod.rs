@@ -14,7 +14,7 @@ use crate::{AttentionSource, Block, Canvas, Result, Scene, Target};
 ///
 /// An order knows nothing of blocks, paces or batches.
 pub trait Order: Debug + Send + Sync {
-    /// What the scores are made of.
+    /// Inputs of the scores.
     fn ranks_by(&self) -> RankBy<'_>;
 
     /// One score for each of the scene's candidates.
@@ -31,7 +31,7 @@ pub trait Order: Debug + Send + Sync {
     }
 }
 
-/// What the scores of an order are made of.
+/// Inputs of an order's scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RankBy<'a> {
     /// The canvas, the step's number and random draws: known before the forward pass.
@@ -42,7 +42,7 @@ pub enum RankBy<'a> {
     Rule {
         /// Attention whose dependency scores it uses.
         attention: &'a [AttentionSource],
-        /// Whether it uses the beliefs of all candidates.
+        /// True if it uses the beliefs of all candidates.
         beliefs: bool,
     },
 }
@@ -59,7 +59,7 @@ impl<'a> RankBy<'a> {
         }
     }
 
-    /// Whether the beliefs of all candidates are read for it.
+    /// True if the beliefs of all candidates are read for it.
     pub fn beliefs(self) -> bool {
         matches!(self, Self::Rule { beliefs: true, .. })
     }

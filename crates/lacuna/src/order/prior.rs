@@ -13,7 +13,7 @@ use crate::{Error, Result, Scene, Token};
 /// `e^(−decay · j) · min(−p · ln f, most)` at the j-th position.
 #[derive(Clone, Debug)]
 pub struct PositionPrior {
-    /// How fast the weight falls.
+    /// Rate at which the weight falls.
     pub decay: f64,
     /// Upper bound on the second factor.
     pub most: f64,
@@ -27,7 +27,7 @@ pub struct Frequencies {
     /// Tokens of the corpus.
     #[serde(rename = "num_token")]
     total: f64,
-    /// How often each occurs; those that are missing count once.
+    /// Count of each token; those that are missing count once.
     #[serde(rename = "p_baseline_dict")]
     counts: HashMap<Token, f64>,
 }

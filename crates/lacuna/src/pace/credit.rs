@@ -14,7 +14,7 @@ pub struct CreditThreshold {
     unroll: Unroll,
 }
 
-/// How credit is gathered and used.
+/// Parameters of gathering and using credit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreditRule {
     /// Factor of `ln(1 + credit)`, which is added to a logit.

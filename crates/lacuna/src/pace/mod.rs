@@ -44,7 +44,7 @@ use crate::{Block, Canvas, Description, Ranked, Result, StopRule, Target};
 
 /// Chooses the positions to commit from a ranking.
 pub trait Pace: DynClone + Debug + Send + Sync {
-    /// What it reads of the ranking, when `candidates` positions are ranked.
+    /// Part of the ranking that it reads, when `candidates` positions are ranked.
     fn reads(&self, block: &Block, candidates: usize) -> Reads;
 
     /// The positions to commit now, of those that are ranked. At least one, unless it follows a schedule.
@@ -60,28 +60,28 @@ pub trait Pace: DynClone + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether it uses the divergence of a belief from the one before ([`Belief::divergence`](crate::Belief::divergence)). The
+    /// True if it uses the divergence of a belief from the one before ([`Belief::divergence`](crate::Belief::divergence)). The
     /// first step of a block is compared with the last step of the block before, which therefore reads both blocks.
     fn compares(&self) -> bool {
         false
     }
 
-    /// Whether it takes a fixed number of steps, some of which may commit nothing.
+    /// True if it takes a fixed number of steps, some of which may commit nothing.
     fn is_scheduled(&self) -> bool {
         false
     }
 
-    /// Whether a step may commit nothing.
+    /// True if a step may commit nothing.
     fn may_wait(&self) -> bool {
         self.is_scheduled()
     }
 
-    /// Whether it may choose masked positions behind the window's end.
+    /// True if it may choose masked positions behind the window's end.
     fn leaps(&self) -> bool {
         false
     }
 
-    /// Whether the block takes another pass after this one even if nothing is masked, as in code that tests for that only now and
+    /// True if the block takes another pass after this one even if nothing is masked, as in code that tests for that only now and
     /// then.
     fn lingers(&self, _block: &Block) -> bool {
         false
@@ -105,7 +105,7 @@ pub trait Pace: DynClone + Debug + Send + Sync {
 
 dyn_clone::clone_trait_object!(Pace);
 
-/// What a pace reads of a ranking. Its beliefs reach [`Pace::choose`] in ranking order.
+/// Part of a ranking that a pace reads. Its beliefs reach [`Pace::choose`] in ranking order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reads {
     /// The first positions, at most so many.

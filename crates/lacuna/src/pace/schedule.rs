@@ -14,7 +14,7 @@ pub struct Schedule {
     steps_in_block: usize,
 }
 
-/// How a schedule spreads its tokens.
+/// Spread of a schedule's tokens over its steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timetable {
     /// Evenly, the remainder in the first steps (LLaDA's `get_num_transfer_tokens`).
@@ -60,7 +60,7 @@ impl Schedule {
         Self { timetable, steps, masks: 0, steps_in_block: 0 }
     }
 
-    /// How many to commit at `step` of the block, when `left` are masked.
+    /// Positions to commit at `step` of the block, when `left` are masked.
     pub(super) fn count(&self, step: usize, left: usize) -> usize {
         match self.timetable {
             Timetable::Llada => self.masks / self.steps_in_block + usize::from(step < self.masks % self.steps_in_block),

@@ -43,7 +43,7 @@ impl Unroll {
         }
     }
 
-    /// Whether the block is not tested after this step.
+    /// True if the block is not tested after this step.
     pub(super) fn lingers(&self, block: &Block) -> bool {
         block.step + 1 < self.until
     }

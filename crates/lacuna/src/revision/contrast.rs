@@ -83,7 +83,7 @@ pub(super) fn part() -> Part {
 }
 
 impl Contrast {
-    /// Whether it revises in this step of a block.
+    /// True if it revises in this step of a block.
     fn is_due(&self, block: &Block) -> bool {
         let share = |part: f64| (part * self.in_block as f64) as usize;
         block.step.is_multiple_of(self.every) && (share(0.25)..share(0.75)).contains(&block.step)

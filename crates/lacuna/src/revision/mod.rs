@@ -27,12 +27,12 @@ pub trait Revision: DynClone + Debug + Send + Sync {
     /// Rows whose beliefs it uses. They are read before [`revise`](Self::revise) is called, if they are needed.
     fn rows(&self, canvas: &Canvas, block: &Block) -> Vec<Target>;
 
-    /// Whether those rows are needed after `chosen` are committed.
+    /// True if those rows are needed after `chosen` are committed.
     fn reads_after(&self, _chosen: &[usize]) -> bool {
         true
     }
 
-    /// Whether this step only revises: nothing is committed in it.
+    /// True if this step only revises: nothing is committed in it.
     fn holds(&self, _canvas: &Canvas, _block: &Block) -> bool {
         false
     }
@@ -43,7 +43,7 @@ pub trait Revision: DynClone + Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// What to change after `chosen` are committed; `filled` if that leaves no mask up to the block's end.
+    /// Changes after `chosen` are committed; `filled` if that leaves no mask up to the block's end.
     fn revise(&mut self, chosen: &[usize], filled: bool, scene: &Scene<'_>) -> Result<Changes>;
 
     /// A block begins.
@@ -51,7 +51,7 @@ pub trait Revision: DynClone + Debug + Send + Sync {
         Ok(())
     }
 
-    /// Whether it needs shadow rows ([`Scene::support`]).
+    /// True if it needs shadow rows ([`Scene::support`]).
     fn shadows(&self) -> bool {
         false
     }
@@ -67,7 +67,7 @@ pub trait Revision: DynClone + Debug + Send + Sync {
 
 dyn_clone::clone_trait_object!(Revision);
 
-/// What a revision changes in a step.
+/// Changes that a revision makes in a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Decided positions that get another token, ascending.

@@ -87,7 +87,7 @@ impl Answer {
         self.items()
     }
 
-    /// Whether it is a number.
+    /// True if it is a number.
     pub(super) fn is_value(&self) -> bool {
         matches!(self, Self::Expression(value) | Self::Percent(value) if !value.has_symbols())
     }
@@ -172,7 +172,7 @@ impl Answer {
         (named || same(left, right)).then(|| Self::Expression(right.clone()))
     }
 
-    /// Whether both mean the same.
+    /// True if both mean the same.
     pub(super) fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Expression(a), Self::Expression(b)) => same(a, b),
@@ -228,7 +228,7 @@ fn in_order(a: &[Answer], b: &[Answer]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))
 }
 
-/// Whether the items pair up, in any order.
+/// True if the items pair up, in any order.
 fn matched(a: &[Answer], b: &[Answer]) -> bool {
     let mut left: Vec<&Answer> = b.iter().collect();
     let pairs = |item: &Answer| match left.iter().position(|other| item.equals(other)) {
@@ -307,7 +307,7 @@ fn turned(chain: &Chain) -> Vec<(Expression, Relation, Expression)> {
     chain.iter().rev().map(|(left, relation, right)| (right.clone(), relation.flipped(), left.clone())).collect()
 }
 
-/// Whether two expressions have the same value wherever both have one.
+/// True if two expressions have the same value wherever both have one.
 pub(super) fn same(a: &Expression, b: &Expression) -> bool {
     if a == b {
         return true;
@@ -330,7 +330,7 @@ pub(super) fn same(a: &Expression, b: &Expression) -> bool {
     !values.is_empty() && values.into_iter().all(|(x, y)| near(x, y))
 }
 
-/// Whether `a = b` says the same as `c = d`: their differences are proportional.
+/// True if `a = b` says the same as `c = d`: their differences are proportional.
 fn equation(a: &Expression, b: &Expression, c: &Expression, d: &Expression) -> bool {
     if same(a, c) && same(b, d) || same(a, d) && same(b, c) {
         return true;

@@ -36,7 +36,7 @@ fn last_box(text: &str) -> Option<(usize, &str, &str)> {
     Some((start, content, rest))
 }
 
-/// Whether nothing but a comma, "and" or "or", perhaps with a name as in `, x =`, stands between two boxes.
+/// True if nothing but a comma, "and" or "or", perhaps with a name as in `, x =`, stands between two boxes.
 fn joins(text: &str) -> bool {
     let words = || text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 1);
     let spaces = |word: &str| matches!(word, "quad" | "qquad" | "text" | "and" | "or");

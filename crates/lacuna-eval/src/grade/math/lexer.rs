@@ -64,7 +64,7 @@ pub(super) const PERIODS: [&str; 3] = ["overline", "bar", "dot"];
 /// Units without a vowel.
 const UNITS: [&str; 13] = ["cm", "mm", "km", "ft", "kg", "lb", "lbs", "mph", "hr", "hrs", "mg", "ml", "sq"];
 
-/// Whether a text is a number, perhaps with a unit, as in `\text{12 cm}`; `10 a.m.` is more than that.
+/// True if a text is a number, perhaps with a unit, as in `\text{12 cm}`; `10 a.m.` is more than that.
 fn counts(text: &str) -> bool {
     text.trim_start_matches([' ', '-', '$', '.']).starts_with(|c: char| c.is_ascii_digit()) && !text.ends_with('.')
 }
@@ -287,7 +287,7 @@ impl Lexer {
         self.at = if unit.len() == 2 && self.peek(0) == Some(']') { self.at + 1 } else { start };
     }
 
-    /// Whether this is a function and not a unit: minutes and seconds are written `min` and `sec`.
+    /// True if this is a function and not a unit: minutes and seconds are written `min` and `sec`.
     fn calls(&self, word: &str) -> bool {
         let applied = self.characters[self.at..].iter().find(|c| !c.is_whitespace());
         FUNCTIONS.contains(&word) && applied.is_some_and(|c| c.is_alphanumeric() || "({\\^_|".contains(*c))

@@ -20,7 +20,7 @@ use answer::Answer;
 /// Longer answers are compared as text only: no answer of a benchmark comes near.
 const LONGEST: usize = 2000;
 
-/// Whether `answer` means the same as `gold`. Both are bare answers, as in `\boxed{}`.
+/// True if `answer` means the same as `gold`. Both are bare answers, as in `\boxed{}`.
 pub fn equivalent(gold: &str, answer: &str) -> bool {
     let (plain_gold, plain_answer) = (stripped(gold), stripped(answer));
     if !plain_gold.is_empty() && plain_gold == plain_answer {

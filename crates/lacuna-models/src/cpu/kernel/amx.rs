@@ -247,7 +247,7 @@ macro_rules! accumulate {
 }
 
 impl Run {
-    /// How many times four cache lines are prefetched in each step.
+    /// Prefetches of four cache lines in each step.
     fn fours(&self) -> u32 {
         self.ahead.lines.div_ceil(4 * self.steps) as u32
     }

@@ -1,4 +1,4 @@
-//! What this machine could do at most: the instruction each kind of product is made of, on registers alone, and reading memory.
+//! Ceilings of this machine: the instruction each kind of product is made of, on registers alone, and reading memory.
 #![allow(unsafe_code)]
 
 use std::time::Instant;

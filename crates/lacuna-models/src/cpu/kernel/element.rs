@@ -1,4 +1,4 @@
-//! What weights are made of: f32, bf16 or int8, always summed up in f32.
+//! Elements of weights: f32, bf16 or int8, always summed up in f32.
 #![allow(unsafe_code)]
 
 use half::bf16;
@@ -220,7 +220,7 @@ fn pieces<'a, T: Plain>(
 
 /// A number of which every pattern of bits is valid.
 trait Plain: Copy + 'static {
-    /// How many are written together.
+    /// Number of elements written together.
     const TOGETHER: usize = 1;
 }
 

@@ -96,7 +96,7 @@ impl Isa {
         Choice::fastest().of(precision)
     }
 
-    /// What functions on rows are compiled for: an instruction set for vectors.
+    /// Instruction set for vectors that functions on rows are compiled for.
     pub(crate) fn of_rows() -> Self {
         static ROWS: OnceLock<Isa> = OnceLock::new();
         *ROWS.get_or_init(|| asked().unwrap_or(Self::Amx).min(vectors()))

@@ -54,7 +54,7 @@ pub(super) static I8: Kernel<i8> = Kernel {
     end: nothing,
 };
 
-/// Where a value stands in a run of a panel of rows.
+/// Index of a value in a run of a panel of rows.
 fn index<const R: usize, const BLOCK: usize>(row: usize, k: usize) -> usize {
     (k / BLOCK * R + row) * BLOCK + k % BLOCK
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::Element;
 
-/// Where a tile goes.
+/// Destination of a tile.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
     pub(crate) start: *mut f32,
@@ -65,7 +65,7 @@ pub(crate) struct Kernel<E: 'static> {
     pub(crate) end: unsafe fn(),
 }
 
-/// Where a run of a row of activations goes.
+/// Destination of a run of a row of activations.
 pub(crate) struct Blocks<'a> {
     /// The bytes of the run from the row's first value on.
     pub(crate) bytes: &'a mut [u8],
