@@ -48,6 +48,7 @@ mod order;
 mod pace;
 mod plan;
 mod predictor;
+mod probe;
 mod revision;
 mod run;
 mod scene;
