@@ -120,6 +120,28 @@ struct Run {
     ahead: Ahead,
 }
 
+/// The end of a step: prefetches the share of the next run that is due, and goes on with the next step.
+macro_rules! next_step {
+    () => {
+        "mov {left:e}, {fours:e}
+        test {left:e}, {left:e}
+        jz 5f
+        4:
+        prefetcht1 [{p}]
+        prefetcht1 [{p} + 64]
+        prefetcht1 [{p} + 128]
+        prefetcht1 [{p} + 192]
+        add {p}, 256
+        dec {left:e}
+        jnz 4b
+        5:
+        add {a}, 2048
+        add {b}, 2048
+        dec {steps}
+        jnz 3b"
+    };
+}
+
 /// `sums (+)= activations · weights` for 32 rows and, named `$half`, for 16.
 macro_rules! accumulate {
     ($whole:ident, $half:ident, $dot:literal) => {
@@ -151,22 +173,7 @@ macro_rules! accumulate {
                     "tileloadd tmm5, [{a} + {line}*1 + 1024]",
                     concat!($dot, " tmm2, tmm5, tmm6"),
                     concat!($dot, " tmm3, tmm5, tmm7"),
-                    "mov {left:e}, {fours:e}",
-                    "test {left:e}, {left:e}",
-                    "jz 5f",
-                    "4:",
-                    "prefetcht1 [{p}]",
-                    "prefetcht1 [{p} + 64]",
-                    "prefetcht1 [{p} + 128]",
-                    "prefetcht1 [{p} + 192]",
-                    "add {p}, 256",
-                    "dec {left:e}",
-                    "jnz 4b",
-                    "5:",
-                    "add {a}, 2048",
-                    "add {b}, 2048",
-                    "dec {steps}",
-                    "jnz 3b",
+                    next_step!(),
                     "tilestored [{c} + {stride}*1], tmm0",
                     "tilestored [{c} + {stride}*1 + 64], tmm1",
                     "tilestored [{d} + {stride}*1], tmm2",
@@ -210,22 +217,7 @@ macro_rules! accumulate {
                     concat!($dot, " tmm0, tmm4, tmm6"),
                     "tileloadd tmm7, [{b} + {line}*2 + 64]",
                     concat!($dot, " tmm1, tmm4, tmm7"),
-                    "mov {left:e}, {fours:e}",
-                    "test {left:e}, {left:e}",
-                    "jz 5f",
-                    "4:",
-                    "prefetcht1 [{p}]",
-                    "prefetcht1 [{p} + 64]",
-                    "prefetcht1 [{p} + 128]",
-                    "prefetcht1 [{p} + 192]",
-                    "add {p}, 256",
-                    "dec {left:e}",
-                    "jnz 4b",
-                    "5:",
-                    "add {a}, 2048",
-                    "add {b}, 2048",
-                    "dec {steps}",
-                    "jnz 3b",
+                    next_step!(),
                     "tilestored [{c} + {stride}*1], tmm0",
                     "tilestored [{c} + {stride}*1 + 64], tmm1",
                     a = inout(reg) run.activations => _,
