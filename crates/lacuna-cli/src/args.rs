@@ -59,6 +59,9 @@ pub(crate) struct Model {
     /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
+    /// The mask token's id, for checkpoints that do not name it
+    #[arg(long, value_name = "ID")]
+    pub(crate) mask_token: Option<Token>,
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,

@@ -23,6 +23,10 @@ impl Engine {
         start_threads(flags.threads)?;
         Isa::choose(flags.isa.into())?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
+        let checkpoint = match flags.mask_token {
+            Some(id) => checkpoint.with_mask_token(id)?,
+            None => checkpoint,
+        };
         let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
         if flags.device == args::Device::Auto && predictor.device().starts_with("cpu") {
             explain_cpu();

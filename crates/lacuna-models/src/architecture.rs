@@ -3,7 +3,7 @@
 //! A block is `x += attention(norm(x)); x += feed_forward(norm(x))` with RMS norms. Which weights that takes, and every size
 //! derived from them, is in [`weight`](crate::weight).
 
-use lacuna::{Description, Token};
+use lacuna::{Description, Token, Visibility};
 
 use crate::weight::Names;
 use crate::{Error, Family, Result};
@@ -68,25 +68,6 @@ impl Attention {
     /// Width of the keys of all heads.
     pub fn key_size(&self) -> usize {
         self.key_value_heads * self.head_size
-    }
-}
-
-/// Which positions a position attends to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visibility {
-    /// All of them.
-    Full,
-    /// Block-causal: those of its own block and of earlier ones. Blocks have this length, counted from position 0.
-    Blocks(usize),
-}
-
-impl Visibility {
-    /// Length of the prefix that `position` sees of a canvas of `length`.
-    pub(crate) fn prefix(self, position: usize, length: usize) -> usize {
-        match self {
-            Self::Full => length,
-            Self::Blocks(block) => ((position / block + 1) * block).min(length),
-        }
     }
 }
 
@@ -215,6 +196,7 @@ impl Architecture {
             caches: true,
             credits: true,
             matrices: true,
+            visibility: self.attention.visibility,
         }
     }
 
@@ -223,7 +205,7 @@ impl Architecture {
         let Attention { heads, head_size, rotary, output_biased, head_norm, visibility, .. } = self.attention;
         let parts = [
             (self.experts().is_some(), "a mixture of experts"),
-            (visibility != Visibility::Full, "block-causal attention"),
+            (matches!(visibility, Visibility::Blocks(_)), "block-causal attention"),
             (head_norm, "normalised query and key heads"),
             (heads * head_size != self.hidden, "heads whose sizes do not add up to the hidden size"),
             (rotary != head_size, "a partial rotary embedding"),

@@ -1,10 +1,10 @@
 //! What predictors are asked, checked once.
 
-use lacuna::{Compute, Description, Sampling, TokenRule, View};
+use lacuna::{Compute, Description, Sampling, TokenRule, View, Visibility};
 
 use crate::Error;
 
-/// Refuses a view that a model cannot observe; `kept` positions of its run have keys and values that were kept.
+/// Refuses a view that a model cannot observe; `kept` leading positions of its run have keys and values that were kept.
 pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -> lacuna::Result<()> {
     let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
     let length = view.tokens.len();
@@ -33,6 +33,9 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
         let reason = "whole attention matrices are only shown of canvases that are computed on the CPU without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
+    if view.blocks.is_some() && model.visibility == Visibility::Full {
+        return Err(lacuna::Error::Incompatible("the attention of this model is not block-causal here".into()));
+    }
     if !shadows && !view.shadows.is_empty() {
         let reason = "a model whose prediction is shifted has no shadow rows";
         return Err(lacuna::Error::Incompatible(reason.into()));
@@ -46,7 +49,15 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
             let reason = format!("the positions to compute must ascend and lie in a canvas of {length}");
             return Err(Error::Request(reason).into());
         }
-        if kept != Some(length) {
+        let known = kept.unwrap_or(0);
+        let complete = match (view.blocks.or(model.visibility.usual_blocks()), positions.last()) {
+            (Some(blocks), Some(&last)) => {
+                let unknown = known..blocks.end(last).min(length);
+                positions.iter().filter(|position| unknown.contains(position)).count() == unknown.len()
+            }
+            _ => kept == Some(length),
+        };
+        if !complete {
             return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
         }
     }

@@ -1,9 +1,9 @@
 //! What there is to know of a loaded model.
 
-use lacuna::Token;
+use lacuna::{Token, Visibility};
 use serde::Serialize;
 
-use crate::{Checkpoint, Memory, Model, PlanContext, Request, Visibility, describe_gpu};
+use crate::{Checkpoint, Memory, Model, PlanContext, Request, describe_gpu};
 
 /// A loaded model, described: what `lacuna inspect --format json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -93,7 +93,7 @@ impl Facts {
             experts_per_token: shape.experts().map(|experts| experts.active),
             active_parameters: shape.active_parameters(),
             attention_block: match shape.attention.visibility {
-                Visibility::Full => None,
+                Visibility::Full | Visibility::Either => None,
                 Visibility::Blocks(length) => Some(length),
             },
             vocabulary: shape.vocabulary,

@@ -1,6 +1,6 @@
 //! How views are packed into the rows of one forward pass.
 
-use lacuna::{Compute, Target, Token, View};
+use lacuna::{Borders, Compute, Target, Token, View};
 
 use crate::{Error, Result};
 
@@ -21,6 +21,8 @@ pub(crate) struct Layout {
     mask: Token,
     /// True if position i is predicted from row i − 1.
     shifted: bool,
+    /// The blocks of views that name none.
+    blocks: Option<Borders>,
 }
 
 /// Use that a view makes of its run's cached keys and values.
@@ -45,13 +47,20 @@ pub(crate) struct Span {
     pub(crate) tokens: usize,
     /// The first key.
     pub(crate) key_start: usize,
-    /// How many keys are tokens: all positions.
+    /// How many keys are tokens: all positions, or those up to the end of the last block that is computed.
     pub(crate) length: usize,
     /// How many rows, and keys, behind them are shadows.
     pub(crate) shadows: usize,
+    /// Blocks of block-causal attention.
+    pub(crate) blocks: Option<Borders>,
 }
 
 impl Span {
+    /// Length of the prefix that a position sees.
+    pub(crate) fn prefix(&self, position: usize) -> usize {
+        self.blocks.map_or(self.length, |blocks| blocks.end(position).min(self.length))
+    }
+
     /// Tokens and shadows that are computed.
     pub(crate) fn rows(&self) -> usize {
         self.tokens + self.shadows
@@ -69,9 +78,9 @@ impl Span {
 }
 
 impl Layout {
-    /// A layout of no views.
-    pub(crate) fn new(shifted: bool) -> Self {
-        Self { shifted, ..Self::default() }
+    /// A layout of no views; `blocks` are those of views that name none.
+    pub(crate) fn new(shifted: bool, blocks: Option<Borders>) -> Self {
+        Self { shifted, blocks, ..Self::default() }
     }
 
     /// Packs `views` in place of what was packed before.
@@ -84,7 +93,11 @@ impl Layout {
         open.clear();
         self.mask = mask;
         for view in views {
-            let length = view.tokens.len();
+            let blocks = view.blocks.or(self.blocks);
+            let length = match (view.compute, blocks) {
+                (Compute::Only(&[.., last]), Some(blocks)) => blocks.end(last).min(view.tokens.len()),
+                _ => view.tokens.len(),
+            };
             let caching = match view.compute {
                 Compute::All => Caching::Off,
                 Compute::AllAndCache => Caching::Store,
@@ -109,11 +122,12 @@ impl Layout {
                 key_start: open.len(),
                 length,
                 shadows: view.shadows.len(),
+                blocks,
             });
             tokens.resize(tokens.len() + view.shadows.len(), mask);
             positions.extend(view.shadows);
             key_positions.extend((0..length).chain(view.shadows.iter().copied()));
-            open.extend(view.tokens.iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
+            open.extend(view.tokens[..length].iter().map(|&token| if token == mask { 0.0 } else { 1.0 }));
             open.resize(open.len() + view.shadows.len(), 0.0);
         }
     }
@@ -228,7 +242,7 @@ mod tests {
     }
 
     fn packed(views: &[View<'_>], shifted: bool) -> Layout {
-        let mut layout = Layout::new(shifted);
+        let mut layout = Layout::new(shifted, None);
         layout.pack(&[view(&[1, 2], &[])], 9);
         layout.pack(views, 9);
         layout

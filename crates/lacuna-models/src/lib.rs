@@ -40,7 +40,7 @@ mod shapes;
 mod text;
 mod weight;
 
-pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score, Visibility};
+pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score};
 pub use checkpoint::Checkpoint;
 pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};

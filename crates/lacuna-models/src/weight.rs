@@ -285,8 +285,9 @@ pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) ->
         let used = forward_weights(architecture, layer);
         used.map(|weight| weight.size() as f64 * architecture.share(layer, weight.role)).sum()
     };
-    let visibility = architecture.attention.visibility;
-    let seen: usize = (length - rows..length).map(|position| visibility.prefix(position, length)).sum();
+    let blocks = architecture.attention.visibility.usual_blocks();
+    let prefix = |position| blocks.map_or(length, |blocks| blocks.end(position).min(length));
+    let seen: usize = (length - rows..length).map(prefix).sum();
     let attention = 2.0 * (last * seen * architecture.attention.query_size()) as f64;
     2.0 * (rows as f64 * (0..=last).map(products).sum::<f64>() + attention)
 }

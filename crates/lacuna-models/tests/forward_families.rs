@@ -7,8 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{data, distance};
-use lacuna::{AttentionSource, Compute, Observation, Predictor, Token, View};
-use lacuna_models::{Checkpoint, CpuPredictor, CudaPredictor, Error, Model, Precision, Visibility};
+use lacuna::{AttentionSource, Borders, Compute, Observation, Predictor, Token, View};
+use lacuna_models::{Checkpoint, CpuPredictor, CudaPredictor, Error, Model, Precision};
 use safetensors::SafeTensors;
 
 const FAMILIES: [&str; 8] =
@@ -17,7 +17,7 @@ const FAMILIES: [&str; 8] =
 /// One input of a family, and the official model's answer.
 struct Case {
     tokens: Vec<Token>,
-    visibility: Visibility,
+    block_length: Option<usize>,
     logits: Vec<f32>,
     masked: Vec<usize>,
     dependency: Vec<f32>,
@@ -30,7 +30,11 @@ impl Case {
 
     fn load(&self, model: &Path, precision: Precision) -> CpuPredictor {
         let checkpoint = Checkpoint::open(model).unwrap().with_mask_token(self.mask()).unwrap();
-        CpuPredictor::load(&checkpoint.with_visibility(self.visibility).unwrap(), Some(precision)).unwrap()
+        CpuPredictor::load(&checkpoint, Some(precision)).unwrap()
+    }
+
+    fn view(&self) -> View<'_> {
+        View { tokens: &self.tokens, blocks: self.block_length.map(Borders::from_zero), ..View::default() }
     }
 }
 
@@ -52,10 +56,9 @@ fn cases(file: &Path) -> Vec<Case> {
     let words = |name: String| -> Vec<[u8; 4]> { file.tensor(&name).unwrap().data().as_chunks().0.to_vec() };
     let floats = |name: String| words(name).into_iter().map(f32::from_le_bytes).collect();
     let integers = |name: String| -> Vec<u32> { words(name).into_iter().map(u32::from_le_bytes).collect() };
-    let visibility = |block: usize| if block == 0 { Visibility::Full } else { Visibility::Blocks(block) };
     let case = |case: usize| Case {
         tokens: integers(format!("case{case}.input_ids")),
-        visibility: visibility(integers(format!("case{case}.block_length"))[0] as usize),
+        block_length: Some(integers(format!("case{case}.block_length"))[0] as usize).filter(|length| *length > 0),
         logits: floats(format!("case{case}.logits")),
         masked: integers(format!("case{case}.masked_positions")).into_iter().map(|at| at as usize).collect(),
         dependency: floats(format!("case{case}.dep")),
@@ -73,7 +76,7 @@ fn logits_and_dependency_scores_are_those_of_the_official_models() {
         for (number, case) in cases.iter().enumerate() {
             let mut model = case.load(&path, Precision::F32);
             let attention = attention(&model);
-            let view = View { tokens: &case.tokens, attention: &attention, ..View::default() };
+            let view = View { attention: &attention, ..case.view() };
             let seen = model.observe(&[view]).unwrap().remove(0);
             let error = distance(&model.logits(0).unwrap().concat(), &case.logits);
             assert!(error < 2e-4, "{name} case {number}: logits are off by {error:e}");
@@ -95,7 +98,7 @@ fn sixteen_and_eight_bits_stay_close() {
         }
         for (precision, bound) in [(Precision::Bf16, 0.02), (Precision::Int8, 0.06)] {
             let mut model = cases[2].load(&path, precision);
-            model.observe(&[common::view(&cases[2].tokens)]).unwrap();
+            model.observe(&[cases[2].view()]).unwrap();
             let logits = model.logits(0).unwrap().concat();
             let error = norm(&mut logits.iter().zip(&cases[2].logits).map(|(a, b)| a - b));
             let relative = error / norm(&mut cases[2].logits.iter().copied());
@@ -119,12 +122,8 @@ fn a_batch_is_each_view_alone_and_threads_change_no_bit() {
                 pool.install(|| {
                     let mut model = cases[1].load(&path, precision);
                     let attention = attention(&model);
-                    let view = |case: &'_ Case| View {
-                        tokens: case.tokens.clone().leak(),
-                        attention: attention.clone().leak(),
-                        ..View::default()
-                    };
-                    let views: Vec<View<'_>> = cases.iter().map(view).collect();
+                    let views: Vec<View<'_>> =
+                        cases.iter().map(|case| View { attention: &attention, ..case.view() }).collect();
                     let alone: Vec<_> = views.iter().map(|view| told(&mut model, &[*view]).remove(0)).collect();
                     (told(&mut model, &views), alone)
                 })
@@ -140,18 +139,19 @@ fn a_batch_is_each_view_alone_and_threads_change_no_bit() {
 fn what_a_block_sees_is_settled_before_it() {
     for (name, path, cases) in families() {
         let case = &cases[2];
-        let Visibility::Blocks(block) = case.visibility else { continue };
+        let Some(block) = case.block_length else { continue };
         for precision in [Precision::F32, Precision::Bf16] {
             let mut model = case.load(&path, precision);
-            let whole = told(&mut model, &[common::view(&case.tokens)]).remove(0).1;
+            let whole = told(&mut model, &[case.view()]).remove(0).1;
             // What comes later does not exist for a block: the prefix alone gives the same bits.
             let prefix = 3 * block;
-            assert!(told(&mut model, &[common::view(&case.tokens[..prefix])])[0].1 == whole[..prefix], "{name}");
+            let view = View { tokens: &case.tokens[..prefix], ..case.view() };
+            assert!(told(&mut model, &[view])[0].1 == whole[..prefix], "{name}");
             // One block on stored keys and values gives the same bits, too.
-            let stored = View { run: 1, compute: Compute::AllAndCache, ..common::view(&case.tokens) };
-            model.observe(&[stored]).unwrap();
+            let stored: Vec<usize> = (0..block).collect();
+            model.observe(&[View { run: 1, compute: Compute::Only(&stored), ..case.view() }]).unwrap();
             let positions: Vec<usize> = (block..2 * block).collect();
-            let view = View { run: 1, compute: Compute::Only(&positions), ..common::view(&case.tokens) };
+            let view = View { run: 1, compute: Compute::Only(&positions), ..case.view() };
             model.observe(&[view]).unwrap();
             let sampling = lacuna::Sampling::default();
             for &position in &positions[1..] {
@@ -169,11 +169,11 @@ fn what_a_block_sees_is_settled_before_it() {
 fn shadows_keep_to_their_block() {
     let (_, path, cases) = families().remove(0);
     let case = &cases[2];
-    let Visibility::Blocks(block) = case.visibility else { panic!("SDAR is block-causal") };
+    let block = case.block_length.expect("SDAR is block-causal");
     let mut model = case.load(&path, Precision::F32);
     let sampling = lacuna::Sampling::default();
     let mut read = |tokens: &[Token], shadows: &[usize]| {
-        model.observe(&[View { tokens, shadows, ..View::default() }]).unwrap();
+        model.observe(&[View { tokens, shadows, ..case.view() }]).unwrap();
         let row = common::row(0, lacuna::Target::Shadow(shadows[0]), &sampling);
         model.read(&[row]).unwrap().remove(0)
     };

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use lacuna::{AttentionSource, Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View};
+use lacuna::{
+    AttentionSource, Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View, Visibility,
+};
 use lacuna_models::believe;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -44,6 +46,7 @@ impl Given {
             caches: false,
             credits: true,
             matrices: false,
+            visibility: Visibility::Full,
         };
         let (logits, attention) = (Vec::new(), None);
         Self { description, largest, logits, attention, previous: HashMap::new(), fresh: HashMap::new() }

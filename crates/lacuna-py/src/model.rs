@@ -20,7 +20,7 @@ use crate::stream::Stream;
 ///
 /// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
 /// `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
-/// "auto" is the one that LACUNA_ISA names, or else the fastest.
+/// "auto" is the one that LACUNA_ISA names, or else the fastest. `mask_token` is for checkpoints that do not name theirs.
 /// Several threads may use a model: their steps take turns, and Python is let go while they compute.
 #[pyclass(frozen, module = "lacuna")]
 pub(crate) struct Model {
@@ -84,8 +84,15 @@ impl Model {
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto"))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, device: &str, precision: Option<&str>, isa: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto", mask_token = None))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        device: &str,
+        precision: Option<&str>,
+        isa: &str,
+        mask_token: Option<Token>,
+    ) -> PyResult<Self> {
         let device = match device {
             "auto" => Device::Auto,
             "cpu" => Device::Cpu,
@@ -101,7 +108,10 @@ impl Model {
         };
         let load = || {
             Isa::choose(isa)?;
-            let checkpoint = path.map_or_else(Checkpoint::embedded, Checkpoint::open)?;
+            let mut checkpoint = path.map_or_else(Checkpoint::embedded, Checkpoint::open)?;
+            if let Some(id) = mask_token {
+                checkpoint = checkpoint.with_mask_token(id)?;
+            }
             let predictor = lacuna_models::load(&checkpoint, precision, device)?;
             Ok((checkpoint, predictor))
         };

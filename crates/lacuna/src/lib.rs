@@ -72,8 +72,8 @@ pub use pace::{
     Prophet, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
 pub use predictor::{
-    AttentionSource, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention, ReadPlan,
-    Row, StopRule, Target, View,
+    AttentionSource, Borders, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention,
+    ReadPlan, Row, StopRule, Target, View, Visibility,
 };
 pub use revision::{Backtrack, Changes, Contrast, Doubt, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;

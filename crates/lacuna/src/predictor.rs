@@ -47,6 +47,72 @@ pub struct Description {
     pub credits: bool,
     /// True if whole attention matrices can be observed ([`View::matrix`]).
     pub matrices: bool,
+    /// Which positions attend to which.
+    pub visibility: Visibility,
+}
+
+/// Which positions a model's positions attend to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    /// To all.
+    Full,
+    /// Block-causal: to those of the own block and of earlier ones. Blocks usually have this length, counted from position 0.
+    Blocks(usize),
+    /// To all, or block-causal where a view has blocks.
+    Either,
+}
+
+impl Visibility {
+    /// The blocks of a view that names none.
+    pub fn usual_blocks(self) -> Option<Borders> {
+        match self {
+            Self::Blocks(length) => Some(Borders::from_zero(length)),
+            Self::Full | Self::Either => None,
+        }
+    }
+}
+
+/// The borders of the blocks of block-causal attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Borders {
+    /// Length of the first block.
+    first: usize,
+    /// Length of the others.
+    length: usize,
+}
+
+impl Borders {
+    /// Blocks of `length`, 1 or more, from position 0 on.
+    pub fn from_zero(length: usize) -> Self {
+        Self { first: length, length }
+    }
+
+    /// Blocks of `length`, 1 or more, with a border at `position`; the first is shorter if they do not divide.
+    pub fn at(position: usize, length: usize) -> Self {
+        let first = position % length;
+        Self { first: if first == 0 { length } else { first }, length }
+    }
+
+    /// Length of all blocks but perhaps the first.
+    pub fn length(self) -> usize {
+        self.length
+    }
+
+    /// The first position of the block that `position` is in.
+    pub fn start(self, position: usize) -> usize {
+        match position.checked_sub(self.first) {
+            None => 0,
+            Some(behind) => self.first + behind / self.length * self.length,
+        }
+    }
+
+    /// The position behind the block that `position` is in.
+    pub fn end(self, position: usize) -> usize {
+        match self.start(position) {
+            0 => self.first,
+            start => start + self.length,
+        }
+    }
 }
 
 /// One canvas in one forward pass.
@@ -63,6 +129,8 @@ pub struct View<'a> {
     /// Positions that get a shadow: an extra mask token with the same position id. A shadow attends to every token except
     /// the one it shadows, and to the other shadows; no token attends to a shadow, so the other rows are unchanged (WINO).
     pub shadows: &'a [usize],
+    /// Blocks of block-causal attention; none: as the model has it ([`Description::visibility`]).
+    pub blocks: Option<Borders>,
     /// Positions that this pass computes.
     pub compute: Compute<'a>,
     /// Rows that will be read.
@@ -78,7 +146,8 @@ pub enum Compute<'a> {
     /// All positions; their keys and values are cached for the run.
     AllAndCache,
     /// Only these positions, ascending. Their keys and values replace the cached ones; they attend to the cached keys and
-    /// values of every other position, however stale. Only computed rows can be read.
+    /// values of every other position that they see, however stale. Only computed rows can be read. If attention is block-causal,
+    /// this is also how positions that were never computed are added to the cache.
     Only(&'a [usize]),
 }
 

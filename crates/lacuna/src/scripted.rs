@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::{AttentionSource, Belief, Description, Observation, Predictor, Previous, Result, Row, Target, Token, View};
+use crate::{
+    AttentionSource, Belief, Description, Observation, Predictor, Previous, Result, Row, Target, Token, View,
+    Visibility,
+};
 
 type Logits = dyn Fn(&[Token], usize) -> Vec<f32> + Send;
 type Attention = dyn Fn(&[Token], &AttentionSource, usize, usize) -> f32 + Send;
@@ -31,6 +34,7 @@ impl Scripted {
             caches: true,
             credits: true,
             matrices: true,
+            visibility: Visibility::Full,
         };
         Self {
             description,

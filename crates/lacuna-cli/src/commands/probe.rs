@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use lacuna::{AttentionSource, Description, Error, Token, View};
+use lacuna::{AttentionSource, Borders, Description, Error, Token, View, Visibility};
 use lacuna_models::Specials;
 use serde::Serialize;
 
 use super::print;
-use crate::args::{Format, Model, Tokens, parse_tokens};
+use crate::args::{Format, Model, Tokens, parse_tokens, positive};
 use crate::engine::Engine;
 
 #[derive(Args)]
@@ -17,6 +17,9 @@ pub(crate) struct Probe {
     /// The canvas as token ids, the mask token where undecided
     #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
     tokens: Tokens,
+    /// Length of the blocks of block-causal attention, counted from position 0 [default: the model's]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    block_length: Option<usize>,
     #[command(flatten)]
     model: Model,
     /// Output format
@@ -35,16 +38,22 @@ struct Seen {
 pub(crate) fn probe(args: &Probe) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
     let tokens = &args.tokens.0;
-    let Description { vocabulary, context, layers, mask, .. } = *engine.predictor.description();
+    let Description { vocabulary, context, layers, mask, visibility, .. } = *engine.predictor.description();
     ensure!(!tokens.is_empty(), "there is nothing to probe: give --tokens some ids");
     ensure!(tokens.len() <= context, Error::TooLong { length: tokens.len(), context });
     for (position, &token) in tokens.iter().enumerate() {
         ensure!((token as usize) < vocabulary, Error::TokenOutOfRange { token, position, vocabulary });
     }
 
+    ensure!(
+        args.block_length.is_none() || visibility != Visibility::Full,
+        "--block-length has no effect: the attention of this model is not block-causal here"
+    );
+    let blocks = args.block_length.map(Borders::from_zero);
+
     let attention: Vec<AttentionSource> =
         (0..layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
-    let views = [View { tokens, attention: &attention, ..View::default() }];
+    let views = [View { tokens, attention: &attention, blocks, ..View::default() }];
     let observation = engine.predictor.observe(&views)?.remove(0);
     let masked_only = |scores: Vec<f32>| -> Vec<Option<f32>> {
         scores.into_iter().zip(tokens).map(|(score, &token)| (token == mask).then_some(score)).collect()

@@ -58,6 +58,9 @@ pub(crate) struct Serve {
     /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
     #[arg(long, value_name = "DIR", env = "LACUNA_MODEL", help_heading = "Model")]
     model: Option<PathBuf>,
+    /// The mask token's id, for checkpoints that do not name it
+    #[arg(long, value_name = "ID", env = "LACUNA_MASK_TOKEN", help_heading = "Model")]
+    mask_token: Option<lacuna::Token>,
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum, env = "LACUNA_PRECISION", help_heading = "Model")]
     precision: Option<Precision>,
@@ -132,6 +135,7 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
     let config = settings.config()?;
     let model = args::Model {
         model: settings.model.clone(),
+        mask_token: settings.mask_token,
         precision: settings.precision,
         device: settings.device.unwrap_or(Device::Auto),
         isa: settings.isa.unwrap_or(Isa::Auto),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::tensors::Tensors;
 use super::{Files, Tensor};
-use crate::architecture::{Architecture, Visibility};
+use crate::architecture::Architecture;
 use crate::weight::Role;
 use crate::{Error, Precision, Result, Shape, Text, WeightFormat, family};
 
@@ -78,15 +78,13 @@ impl Checkpoint {
 
     /// The same model with this mask token, for checkpoints that do not name theirs.
     pub fn with_mask_token(mut self, id: Token) -> Result<Self> {
-        self.architecture.check_token(&self.files.label(CONFIG), "mask_token", Some(id))?;
+        let most = self.architecture.vocabulary - 1;
+        if id as usize > most {
+            return Err(Error::Request(format!(
+                "mask token {id} is outside the vocabulary, which has ids 0 to {most}"
+            )));
+        }
         self.architecture.mask = Some(id);
-        Ok(self)
-    }
-
-    /// The same model with another attention mask.
-    pub fn with_visibility(mut self, visibility: Visibility) -> Result<Self> {
-        self.architecture.attention.visibility = visibility;
-        self.architecture.check(&self.files.label(CONFIG))?;
         Ok(self)
     }
 

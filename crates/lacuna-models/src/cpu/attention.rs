@@ -10,8 +10,8 @@ use super::heads::HeadTransform;
 use super::kernel::{Activations, Element, Lines, Small, WORTH_A_THREAD, exponentials, largest, scale};
 use super::key_values::{Context, KeyValues};
 use super::scratch::{Scratch, Scratched};
+use crate::Attention;
 use crate::layout::{Layout, Selection, Tile};
-use crate::{Attention, Visibility};
 
 /// Most query rows that are computed together.
 const TILE: usize = 32;
@@ -31,13 +31,12 @@ pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) key_value_heads: usize,
     pub(crate) head_size: usize,
-    pub(crate) visibility: Visibility,
 }
 
 impl Shape {
     pub(crate) fn of(attention: &Attention) -> Self {
-        let &Attention { heads, key_value_heads, head_size, visibility, .. } = attention;
-        Self { heads, key_value_heads, head_size, visibility }
+        let &Attention { heads, key_value_heads, head_size, .. } = attention;
+        Self { heads, key_value_heads, head_size }
     }
 
     /// Elements of a panel of keys.
@@ -302,14 +301,14 @@ impl<E: Scratched> Task<'_, E> {
         let span = self.layout.spans[self.tile.view];
         // Positions ascend, so that the last row sees most.
         let last = self.position(self.tile.count - 1);
-        if self.tile.shadow { span.keys() } else { self.shape.visibility.prefix(last, span.length) }
+        if self.tile.shadow { span.keys() } else { span.prefix(last) }
     }
 
     /// Sets the scores of keys that a row of the tile does not see to −∞. What they then add to any sum is zero.
     fn hide(&self, index: usize, scores: &mut [f32]) {
         let span = self.layout.spans[self.tile.view];
         let position = self.position(index);
-        let prefix = self.shape.visibility.prefix(position, span.length);
+        let prefix = span.prefix(position);
         let (positions, shadows) = scores.split_at_mut(span.length.min(scores.len()));
         positions[prefix..].fill(f32::NEG_INFINITY);
         if self.tile.shadow {

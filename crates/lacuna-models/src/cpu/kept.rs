@@ -38,19 +38,19 @@ impl Kept {
                     runs.entry(span.run).or_default().keep(span.length, layer, fresh);
                 }
                 Caching::Update => {
-                    let kept = &mut runs.get_mut(&span.run).expect("views are checked").layers[layer];
+                    let kept = runs.entry(span.run).or_default().reach(span.length, layer, width);
                     let positions = &layout.positions[span.start..span.end()];
                     for (fresh, &position) in fresh.chunks_exact(width).zip(positions) {
                         kept[position * width..][..width].copy_from_slice(fresh);
                     }
-                    seen.copy_from_slice(kept);
+                    seen.copy_from_slice(&kept[..seen.len()]);
                 }
             }
         }
         complete
     }
 
-    /// How many positions were kept for a run.
+    /// How many leading positions were kept for a run.
     pub(crate) fn length(&self, run: u64) -> Option<usize> {
         self.runs.get(&run).map(|canvas| canvas.length)
     }
@@ -61,6 +61,21 @@ impl Kept {
 }
 
 impl Canvas {
+    /// The rows of a layer, as many as `length` positions have at least; what was kept stays.
+    fn reach(&mut self, length: usize, layer: usize, width: usize) -> &mut [f32] {
+        self.length = self.length.max(length);
+        if self.layers.len() <= layer {
+            self.layers.resize_with(layer + 1, || Lines::new(0));
+        }
+        let rows = &mut self.layers[layer];
+        if rows.len() < length * width {
+            let mut more = Lines::new((length * width).max(2 * rows.len()));
+            more[..rows.len()].copy_from_slice(rows);
+            *rows = more;
+        }
+        rows
+    }
+
     fn keep(&mut self, length: usize, layer: usize, fresh: &[f32]) {
         self.length = length;
         if self.layers.len() <= layer {

@@ -37,7 +37,7 @@ impl CpuPredictor {
         Ok(Self {
             description,
             precision,
-            layout: Layout::new(architecture.shifted),
+            layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })

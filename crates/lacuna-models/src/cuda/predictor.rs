@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+use lacuna::{Belief, Description, Observation, Predictor, Row, View, Visibility};
 
 use super::activations::Activations;
 use super::compile::Variant;
@@ -74,9 +74,14 @@ impl CudaPredictor {
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: Description { credits: false, matrices: false, ..architecture.description(mask) },
+            description: Description {
+                credits: false,
+                matrices: false,
+                visibility: Visibility::Full,
+                ..architecture.description(mask)
+            },
             precision,
-            layout: Layout::new(architecture.shifted),
+            layout: Layout::new(architecture.shifted, None),
             reader: Reader::new(&gpu, forward.sizes)?,
             forward,
             weight_bytes: Weights::bytes(checkpoint, precision),

@@ -1,6 +1,8 @@
 //! A2D: Qwen3, Qwen2.5 and Llama turned into diffusion models. Attention is full (mdlm), or block-causal where a block length is
 //! given (bd3lm); config.json does not tell.
 
+use lacuna::Visibility;
+
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
 use crate::{Architecture, Result};
@@ -11,7 +13,7 @@ pub(super) static QWEN3: Family = Family {
     architectures: &["A2DQwen3LMHeadModel"],
     model_types: &["a2d-qwen3"],
     masks: &[],
-    describe: |config| describe(config, &QWEN3, Traits { head_norm: true, ..Traits::default() }),
+    describe: |config| describe(config, &QWEN3, Traits { head_norm: true, ..TRAITS }),
 };
 
 pub(super) static QWEN2: Family = Family {
@@ -20,7 +22,7 @@ pub(super) static QWEN2: Family = Family {
     architectures: &["A2DQwen2LMHeadModel"],
     model_types: &["a2d-qwen2"],
     masks: &[],
-    describe: |config| describe(config, &QWEN2, Traits { biased: true, ..Traits::default() }),
+    describe: |config| describe(config, &QWEN2, Traits { biased: true, ..TRAITS }),
 };
 
 pub(super) static LLAMA: Family = Family {
@@ -29,8 +31,10 @@ pub(super) static LLAMA: Family = Family {
     architectures: &["A2DLlamaLMHeadModel"],
     model_types: &["a2d-llama"],
     masks: &[],
-    describe: |config| describe(config, &LLAMA, Traits::default()),
+    describe: |config| describe(config, &LLAMA, TRAITS),
 };
+
+const TRAITS: Traits = Traits { visibility: Visibility::Either, ..Traits::PLAIN };
 
 fn describe(config: &Config<'_>, family: &'static Family, traits: Traits) -> Result<Architecture> {
     qwen::describe(config, family, traits, qwen::dense(config)?)

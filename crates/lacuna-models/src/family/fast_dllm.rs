@@ -1,10 +1,11 @@
 //! Fast-dLLM v2 1.5B and 7B: Qwen2.5 with block-causal attention.
 
+use lacuna::Visibility;
 use serde::Deserialize;
 
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
-use crate::{Architecture, Result, Visibility};
+use crate::{Architecture, Result};
 
 pub(super) static FAMILY: Family = Family {
     name: "Fast-dLLM v2",
@@ -22,6 +23,6 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     }
     let Keys { bd_size } = config.parse()?;
     let visibility = Visibility::Blocks(bd_size.unwrap_or(32));
-    let traits = Traits { biased: true, shifted: true, visibility, ..Traits::default() };
+    let traits = Traits { biased: true, shifted: true, visibility, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, qwen::dense(config)?)
 }

@@ -1,10 +1,10 @@
 //! LLaDA: LLaDA-8B-Base, LLaDA-8B-Instruct, LLaDA-1.5 and iLLaDA.
 
-use lacuna::Token;
+use lacuna::{Token, Visibility};
 use serde::Deserialize;
 
 use super::{Config, Convention, Family, Ids};
-use crate::architecture::{Attention, FeedForward, Visibility};
+use crate::architecture::{Attention, FeedForward};
 use crate::weight::Names;
 use crate::{Architecture, Result};
 

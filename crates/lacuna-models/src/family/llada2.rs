@@ -1,12 +1,13 @@
 //! LLaDA2.0-mini, LLaDA2.0-flash and LLaDA2.1: experts in groups, block-causal attention, a partial rotary embedding.
 
+use lacuna::Visibility;
 use serde::Deserialize;
 
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
 use crate::architecture::{Experts, FeedForward, Groups, Router, RouterBias, Score};
 use crate::weight::Names;
-use crate::{Architecture, Error, Result, Visibility};
+use crate::{Architecture, Error, Result};
 
 /// The block length of the official code.
 const BLOCK: usize = 32;
@@ -77,5 +78,5 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
         (keys.first_k_dense_replace.unwrap_or(0), FeedForward::Dense { width: keys.intermediate_size });
     let layers = config.layers(keys.num_hidden_layers, |layer| if layer < first { dense } else { experts })?;
     let visibility = Visibility::Blocks(keys.block_size.unwrap_or(BLOCK));
-    qwen::describe(config, &FAMILY, Traits { head_norm: true, visibility, names: NAMES, ..Traits::default() }, layers)
+    qwen::describe(config, &FAMILY, Traits { head_norm: true, visibility, names: NAMES, ..Traits::PLAIN }, layers)
 }

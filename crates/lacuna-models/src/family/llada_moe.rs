@@ -62,6 +62,6 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     let is_dense = |layer: usize| frequencies.get(layer) == Some(&0);
     let layers = config.layers(keys.num_hidden_layers, |layer| if is_dense(layer) { dense } else { experts })?;
     let names = Names { shared: "shared_expert", router_bias: "mlp.expert_bias", ..qwen::NAMES };
-    let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), names, ..Traits::default() };
+    let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), names, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, layers)
 }

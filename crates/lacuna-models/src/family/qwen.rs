@@ -1,11 +1,11 @@
 //! Configurations and tensor names in the style of Qwen and Llama, which most families share.
 
-use lacuna::Token;
+use lacuna::{Token, Visibility};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Config, Family, Ids};
-use crate::architecture::{Attention, Experts, FeedForward, Router, RouterBias, Score, Visibility};
+use crate::architecture::{Attention, Experts, FeedForward, Router, RouterBias, Score};
 use crate::weight::Names;
 use crate::{Architecture, Result};
 
@@ -44,10 +44,10 @@ pub(super) struct Traits {
     pub(super) names: Names,
 }
 
-impl Default for Traits {
-    fn default() -> Self {
-        Self { biased: false, head_norm: false, shifted: false, visibility: Visibility::Full, names: NAMES }
-    }
+impl Traits {
+    /// No biases, no norms of heads, no shift, full attention.
+    pub(super) const PLAIN: Self =
+        Self { biased: false, head_norm: false, shifted: false, visibility: Visibility::Full, names: NAMES };
 }
 
 /// config.json, as far as these families share it.

@@ -14,6 +14,6 @@ pub(super) static FAMILY: Family = Family {
 };
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
-    let traits = Traits { head_norm: true, shifted: true, ..Traits::default() };
+    let traits = Traits { head_norm: true, shifted: true, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, qwen::experts(config)?)
 }

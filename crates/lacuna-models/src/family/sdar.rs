@@ -1,10 +1,11 @@
 //! SDAR 1.7B, 4B and 8B, and TraDo: Qwen3 with block-causal attention.
 
+use lacuna::Visibility;
 use serde::Deserialize;
 
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
-use crate::{Architecture, Result, Visibility};
+use crate::{Architecture, Result};
 
 pub(super) static FAMILY: Family = Family {
     name: "SDAR",
@@ -35,5 +36,5 @@ fn traits(config: &Config<'_>) -> Result<Traits> {
         block_size: Option<usize>,
     }
     let Keys { block_size } = config.parse()?;
-    Ok(Traits { head_norm: true, visibility: Visibility::Blocks(block_size.unwrap_or(4)), ..Traits::default() })
+    Ok(Traits { head_norm: true, visibility: Visibility::Blocks(block_size.unwrap_or(4)), ..Traits::PLAIN })
 }

@@ -1,8 +1,10 @@
 //! Stable-DiffCoder-8B: Llama with block-causal attention. Its config.json says `llama` and names neither mask nor block length.
 
+use lacuna::Visibility;
+
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
-use crate::{Architecture, Result, Visibility};
+use crate::{Architecture, Result};
 
 /// The block length of the official code.
 const BLOCK: usize = 4;
@@ -17,6 +19,6 @@ pub(super) static FAMILY: Family = Family {
 };
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
-    let traits = Traits { visibility: Visibility::Blocks(BLOCK), ..Traits::default() };
+    let traits = Traits { visibility: Visibility::Blocks(BLOCK), ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, qwen::dense(config)?)
 }

@@ -183,6 +183,7 @@ class Model:
         device: Literal["auto", "cpu", "cuda"] = "auto",
         precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
         isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
+        mask_token: int | None = None,
     ) -> Model: ...
     @overload
     def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.
