@@ -259,10 +259,28 @@ impl Architecture {
         self.weights().chain(self.tied.then(|| self.weight(Role::Head, 0))).map(bytes).sum()
     }
 
-    /// Width of the widest rows that enter a product.
-    pub(crate) fn widest_input(&self) -> usize {
-        let matrices = self.weights().filter(|weight| weight.role.is_block_matrix());
-        matrices.map(|weight| weight.columns()).max().unwrap_or(0)
+    /// Sizes of the rows of a forward pass.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let mut sizes = Sizes {
+            hidden: self.hidden,
+            query: 0,
+            key: 0,
+            mlp: 0,
+            input: 0,
+            vocabulary: self.vocabulary,
+            epsilon: self.epsilon as f32,
+        };
+        for weight in self.weights().filter(|weight| weight.role.is_block_matrix()) {
+            let output = match weight.role {
+                Role::Query => &mut sizes.query,
+                Role::Key => &mut sizes.key,
+                Role::Gate(_) => &mut sizes.mlp,
+                _ => &mut 0,
+            };
+            *output = (*output).max(weight.rows.len());
+            sizes.input = sizes.input.max(weight.columns());
+        }
+        sizes
     }
 
     /// Fraction of the tokens that a weight of a layer is used for, if experts are used evenly.
@@ -275,6 +293,25 @@ impl Architecture {
             _ => 1.0,
         }
     }
+}
+
+/// Sizes of the rows that a forward pass computes. Where layers differ, the widest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sizes {
+    /// The residual stream.
+    pub(crate) hidden: usize,
+    /// Queries of all heads.
+    pub(crate) query: usize,
+    /// Keys of all heads; values have as many.
+    pub(crate) key: usize,
+    /// Inner rows of a feed-forward network.
+    pub(crate) mlp: usize,
+    /// Inputs of products.
+    pub(crate) input: usize,
+    /// Logits.
+    pub(crate) vocabulary: usize,
+    /// The epsilon of norms.
+    pub(crate) epsilon: f32,
 }
 
 /// Operations of one forward pass over the last `rows` positions of a canvas of `length`, without reading: all blocks but the
@@ -290,6 +327,15 @@ pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) ->
     let seen: usize = (length - rows..length).map(prefix).sum();
     let attention = 2.0 * (last * seen * architecture.attention.query_size()) as f64;
     2.0 * (rows as f64 * (0..=last).map(products).sum::<f64>() + attention)
+}
+
+/// Operations of reading the logits of a row: the last block without keys, values and attention, and the projection.
+pub(crate) fn read_flops(architecture: &Architecture) -> f64 {
+    let last = architecture.layers() - 1;
+    let read = |weight: &Weight| weight.role.is_block_matrix() && !matches!(weight.role, Role::Key | Role::Value);
+    let block = architecture.block_weights(last).filter(read);
+    let block: f64 = block.map(|weight| weight.size() as f64 * architecture.share(last, weight.role)).sum();
+    2.0 * (block + architecture.weight(Role::Head, 0).size() as f64)
 }
 
 /// Bytes of the weights that such a forward pass goes through, with all experts.
@@ -332,7 +378,9 @@ mod tests {
             };
             assert_eq!(forward_flops(model, 640, 640), flops(640, 640));
             assert_eq!(forward_flops(model, 32, 640), flops(32, 640));
-            assert_eq!(model.widest_input(), mlp);
+            assert_eq!(read_flops(model), (2 * (2 * h * h + 3 * h * mlp + table)) as f64);
+            let Sizes { hidden, query, input, .. } = model.sizes();
+            assert_eq!((hidden, query, input, model.sizes().mlp, model.sizes().key), (h, h, mlp, mlp, key));
 
             let vectors = 4 * (layers * vectors + h);
             let bf16 = 2 * (layers * matrices + 2 * table) + vectors;

@@ -62,11 +62,6 @@ struct Assigned {
 }
 
 impl Experts {
-    /// Width of the buffer that gate and up projections are computed into.
-    pub(crate) fn gate_up_width(&self) -> usize {
-        self.networks.iter().chain(&self.shared).map(|network| network.gate_up.n()).max().unwrap_or(0)
-    }
-
     /// Adds to each row of `hidden` what its experts make of the same row of `routed.rows`.
     pub(crate) fn apply(&self, input: &mut Input, gate_up: &mut Lines<f32>, routed: &mut Routed, hidden: &mut [f32]) {
         let width = self.router.k();

@@ -10,16 +10,6 @@ pub(crate) enum FeedForward {
     Experts(Experts),
 }
 
-impl FeedForward {
-    /// Width of the buffer that gate and up projections are computed into.
-    pub(crate) fn gate_up_width(&self) -> usize {
-        match self {
-            Self::Dense(network) => network.gate_up.n(),
-            Self::Experts(experts) => experts.gate_up_width(),
-        }
-    }
-}
-
 /// `down(silu(gate(x)) · up(x))`.
 pub(crate) struct Network {
     /// Gate above up.

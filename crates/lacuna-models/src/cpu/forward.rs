@@ -14,6 +14,7 @@ use super::matrix::Input;
 use super::weights::{Block, Weights};
 use crate::layout::{Layout, Selection};
 use crate::rope::Rope;
+use crate::weight::Sizes;
 use crate::{Architecture, Precision};
 
 /// A model with its weights, and the buffers it computes in. They grow when a forward pass needs more and are kept.
@@ -33,15 +34,6 @@ pub(crate) struct Forward {
     /// The masked rows of views that ask for the last block's scores.
     masked: Selection,
     work: Work,
-}
-
-/// Widths of rows.
-#[derive(Clone, Copy)]
-struct Sizes {
-    hidden: usize,
-    /// Widest rows that enter a product of a block.
-    widest: usize,
-    epsilon: f32,
 }
 
 /// What is used and overwritten in every block.
@@ -68,11 +60,7 @@ impl Forward {
         Self {
             weights,
             shape,
-            sizes: Sizes {
-                hidden: architecture.hidden,
-                widest: architecture.widest_input(),
-                epsilon: architecture.epsilon as f32,
-            },
+            sizes: architecture.sizes(),
             rope: Rope::new(architecture.attention.rotary, architecture.attention.rope_theta),
             hidden: Lines::new(0),
             context: Context::new(precision.attention()),
@@ -204,17 +192,16 @@ impl Forward {
     /// Bytes that a forward pass over `rows` rows needs beyond the weights.
     pub(crate) fn buffer_bytes(&self, rows: usize) -> usize {
         let blocks = &self.weights.blocks;
-        let Sizes { hidden, widest, .. } = self.sizes;
+        let Sizes { hidden, query, key, mlp, input, .. } = self.sizes;
         let format = blocks[0].query.matrix.activations();
-        let gate_up = blocks.iter().map(|block| block.feed_forward.gate_up_width()).max().unwrap_or(0);
         // The residual stream and rows being read; queries; keys and values; gate and up projections.
-        let widths = 2 * hidden + blocks[0].query.matrix.n() + blocks[0].key_value.matrix.n() + gate_up;
+        let widths = 2 * hidden + query + 2 * key + 2 * mlp;
         let experts = blocks.iter().find_map(|block| match &block.feed_forward {
             FeedForward::Dense(_) => None,
             FeedForward::Experts(experts) => Some(experts),
         });
         rows * widths * size_of::<f32>()
-            + self.work.input.bytes(format, rows, widest)
+            + self.work.input.bytes(format, rows, input)
             + self.context.bytes(self.shape, rows)
             + self.shape.attended_bytes(rows)
             + experts.map_or(0, |experts| Routed::bytes(experts, rows))

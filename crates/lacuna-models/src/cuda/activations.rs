@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::forward::{Sizes, padded};
+use super::forward::padded;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::matrix::{Elements, Operand, element_size};
+use crate::weight::Sizes;
 use crate::{Precision, Result};
 
 /// Activations of all rows of a pass. They grow when a pass needs more, and never shrink.
@@ -48,13 +49,13 @@ impl Activations {
 
     /// Makes room for `rows` rows, of which the mass of `mass` heads and layers is kept each, and for `scores` scores.
     pub(crate) fn reserve(&mut self, rows: usize, mass: usize, scores: usize) -> Result<()> {
-        let Sizes { hidden, key, mlp, .. } = self.sizes;
+        let Sizes { hidden, query, key, mlp, input, .. } = self.sizes;
         self.hidden.reserve(rows * hidden)?;
-        self.query_key_value.reserve(rows * (hidden + 2 * key))?;
-        self.query.reserve(rows * hidden)?;
-        self.input.reserve(rows * hidden.max(mlp))?;
+        self.query_key_value.reserve(rows * (query + 2 * key))?;
+        self.query.reserve(rows * query)?;
+        self.input.reserve(rows * input)?;
         if let Some(fp8_input) = &mut self.fp8_input {
-            fp8_input.reserve(rows, hidden.max(mlp))?;
+            fp8_input.reserve(rows, input)?;
         }
         self.gate_up.reserve(rows * 2 * mlp)?;
         self.mass.reserve(rows * mass)?;
@@ -89,9 +90,9 @@ impl Activations {
 
     /// Bytes that `rows` rows take.
     pub(crate) fn bytes(sizes: Sizes, precision: Precision, rows: usize) -> usize {
-        let Sizes { hidden, key, mlp, .. } = sizes;
-        let elements = 2 * hidden + 2 * key + hidden.max(mlp) + 2 * mlp;
-        let fp8 = if precision == Precision::Fp8 { Fp8Rows::row_bytes(hidden.max(mlp)) } else { 0 };
-        padded(rows) * (2 * hidden * size_of::<f32>() + elements * element_size(precision) + fp8)
+        let Sizes { hidden, query, key, mlp, input, .. } = sizes;
+        let elements = (query + 2 * key) + query + input + 2 * mlp;
+        let fp8 = if precision == Precision::Fp8 { Fp8Rows::row_bytes(input) } else { 0 };
+        padded(rows) * (hidden * size_of::<f32>() + elements * element_size(precision) + fp8)
     }
 }

@@ -4,7 +4,7 @@
 use super::activations::Activations;
 use super::attention::Shape;
 use super::buffer::DeviceSlice;
-use super::forward::{Machine, Sizes};
+use super::forward::Machine;
 use super::graphs::Pass;
 use super::inputs::DeviceInputs;
 use super::kernel::{Attend, Factors, NormCall, Output, Reading, RotateCall, Rows, Tile};
@@ -13,6 +13,7 @@ use super::rope::Rope;
 use super::staging::Indices;
 use super::weights::{Block, Weights};
 use crate::Result;
+use crate::weight::Sizes;
 
 /// All that a forward pass computes with.
 pub(crate) struct Computation<'a> {
@@ -28,8 +29,8 @@ pub(crate) struct Computation<'a> {
 impl<'a> Computation<'a> {
     /// Everything that all rows need: all blocks but the last, and its keys and values.
     pub(crate) fn run(&mut self, pass: &Pass) -> Result<()> {
-        let (rows, Sizes { hidden: width, key, .. }, activations) = (pass.rows, self.sizes, self.activations);
-        let stride = width + 2 * key;
+        let (rows, Sizes { hidden: width, query, key, .. }, activations) = (pass.rows, self.sizes, self.activations);
+        let stride = query + 2 * key;
         self.machine.kernels.embed(
             self.weights.embedding.table(),
             self.inputs.tokens,
@@ -45,12 +46,12 @@ impl<'a> Computation<'a> {
             self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input())?;
             if layer < last {
                 self.query_key_values(block, rows)?;
-                self.cache(layer, activations.query_key_value.from(width), stride)?;
+                self.cache(layer, activations.query_key_value.from(query), stride)?;
                 self.attend(Attend {
                     queries: activations.query_key_value.all(),
                     query_stride: stride,
-                    keys: activations.query_key_value.from(width),
-                    values: activations.query_key_value.from(width + key),
+                    keys: activations.query_key_value.from(query),
+                    values: activations.query_key_value.from(query + key),
                     key_stride: stride,
                     output: Some(activations.input.all()),
                     mass,
@@ -118,13 +119,13 @@ impl<'a> Computation<'a> {
     where
         'a: 'b,
     {
-        let Sizes { hidden, key, .. } = self.sizes;
+        let Sizes { query, key, .. } = self.sizes;
         let key_value = &self.activations.query_key_value;
         Attend {
             heads: self.shape.heads,
             key_value_heads: self.shape.key_value_heads,
             queries: self.activations.query.all(),
-            query_stride: hidden,
+            query_stride: query,
             keys: key_value.all(),
             values: key_value.from(key),
             key_stride: 2 * key,
@@ -155,10 +156,10 @@ impl<'a> Computation<'a> {
 
     /// Everything after attention, whose output is in `input`: `hidden` becomes the block's output.
     fn finish_block(&mut self, block: &Block, rows: usize, hidden: DeviceSlice<'_, f32>) -> Result<()> {
-        let (Sizes { hidden: width, mlp, .. }, activations) = (self.sizes, self.activations);
+        let (Sizes { query, mlp, .. }, activations) = (self.sizes, self.activations);
         if let Some(quantized) = &activations.fp8_input {
-            let quantized = quantized.rows(0..rows, width);
-            self.machine.kernels.quantize(activations.input.all(), width, quantized)?;
+            let quantized = quantized.rows(0..rows, query);
+            self.machine.kernels.quantize(activations.input.all(), query, quantized)?;
         }
         let residual = Output::F32 { values: hidden, add: true };
         let input = activations.block_input();
@@ -203,16 +204,16 @@ impl<'a> Computation<'a> {
 
     /// Keys and values of the last block for all rows.
     fn key_values(&mut self, block: &Block, rows: usize) -> Result<()> {
-        let (output, Sizes { hidden, key, .. }) = (self.activations.query_key_value.all(), self.sizes);
-        self.multiply(rows, block.query_key_value.part(hidden, 2 * key), Output::Elements(output))?;
+        let (output, Sizes { query, key, .. }) = (self.activations.query_key_value.all(), self.sizes);
+        self.multiply(rows, block.query_key_value.part(query, 2 * key), Output::Elements(output))?;
         let heads = self.shape.key_value_heads;
-        self.rotate(block, Rows::First(rows), output, hidden, [2 * heads, heads])
+        self.rotate(block, Rows::First(rows), output, query, [2 * heads, heads])
     }
 
     /// Queries of the last block for some rows.
     fn queries(&mut self, block: &Block, rows: Rows<'_>) -> Result<()> {
-        let (output, Sizes { hidden, .. }) = (self.activations.query.all(), self.sizes);
-        self.multiply(rows.count(), block.query_key_value.part(0, hidden), Output::Elements(output))?;
+        let (output, Sizes { query, .. }) = (self.activations.query.all(), self.sizes);
+        self.multiply(rows.count(), block.query_key_value.part(0, query), Output::Elements(output))?;
         self.rotate(block, rows, output, 0, [self.shape.heads; 2])
     }
 

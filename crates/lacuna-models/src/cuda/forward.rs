@@ -20,6 +20,7 @@ use super::rope::Rope;
 use super::staging::{Fetched, Indices, Landing};
 use super::weights::Weights;
 use crate::layout::{Layout, Selection};
+use crate::weight::Sizes;
 use crate::{Architecture, Precision, Result};
 
 /// A model: weights, the buffers it computes in, the inputs of a pass, and recorded passes.
@@ -45,16 +46,6 @@ pub(crate) struct Machine {
     pub(crate) products: Products,
 }
 
-/// Widths of rows.
-#[derive(Clone, Copy)]
-pub(crate) struct Sizes {
-    pub(crate) hidden: usize,
-    pub(crate) key: usize,
-    pub(crate) mlp: usize,
-    pub(crate) vocabulary: usize,
-    pub(crate) epsilon: f32,
-}
-
 /// Dependency scores on their way to the host.
 pub(crate) struct PendingScores(Fetched<f32>);
 
@@ -75,18 +66,12 @@ impl Forward {
         precision: Precision,
     ) -> Result<Self> {
         let shape = Shape::of(architecture, variant);
-        let sizes = Sizes {
-            hidden: architecture.hidden,
-            key: architecture.attention.key_size(),
-            mlp: architecture.mlp(),
-            vocabulary: architecture.vocabulary,
-            epsilon: architecture.epsilon as f32,
-        };
+        let sizes = architecture.sizes();
         Ok(Self {
             weights,
             shape,
             sizes,
-            kv_store: KvStore::new(gpu, precision, architecture.layers(), 2 * architecture.attention.key_size()),
+            kv_store: KvStore::new(gpu, precision, architecture.layers(), 2 * sizes.key),
             activations: Activations::new(gpu, sizes, precision)?,
             inputs: PassInputs::new(gpu)?,
             graphs: Graphs::default(),

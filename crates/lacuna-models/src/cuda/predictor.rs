@@ -7,10 +7,9 @@ use lacuna::{Belief, Description, Observation, Predictor, Row, View, Visibility}
 use super::activations::Activations;
 use super::compile::Variant;
 use super::forward::Forward;
-use super::fp8::{self, Fp8Rows};
+use super::fp8;
 use super::gpu::Gpu;
 use super::kernel::Kernels;
-use super::matrix::element_size;
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
@@ -18,7 +17,8 @@ use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
-use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
+use crate::weight::Sizes;
+use crate::{Advice, Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the first NVIDIA GPU.
 ///
@@ -82,7 +82,7 @@ impl CudaPredictor {
             },
             precision,
             layout: Layout::new(architecture.shifted, None),
-            reader: Reader::new(&gpu, forward.sizes)?,
+            reader: Reader::new(&gpu, architecture)?,
             forward,
             weight_bytes: Weights::bytes(checkpoint, precision),
             gpu,
@@ -138,12 +138,14 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
 
 /// Bytes for the weights and a canvas.
 fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
-    let &Architecture { hidden, vocabulary, .. } = checkpoint.architecture();
-    let mlp = checkpoint.architecture().mlp();
-    let quantized = if precision == Precision::Fp8 { Fp8Rows::row_bytes(hidden.max(mlp)) } else { 0 };
-    let row = 2 * hidden * 4 + (5 * hidden + 3 * mlp) * element_size(precision) + quantized + vocabulary * 4;
+    let buffers = buffer_bytes(checkpoint.architecture().sizes(), precision, CANVAS);
     // A model of a few megabytes needs little beside itself, but the libraries are always there.
-    Weights::bytes(checkpoint, precision) + CANVAS * row + OVERHEAD
+    Weights::bytes(checkpoint, precision) + buffers + OVERHEAD
+}
+
+/// Bytes of all buffers for a canvas of `length` positions.
+fn buffer_bytes(sizes: Sizes, precision: Precision, length: usize) -> usize {
+    Activations::bytes(sizes, precision, length) + Reader::buffer_bytes(sizes, length)
 }
 
 impl Predictor for CudaPredictor {
@@ -189,9 +191,8 @@ impl Model for CudaPredictor {
     }
 
     fn memory(&self, length: usize) -> Memory {
-        let sizes = self.forward.sizes;
-        let buffers = Activations::bytes(sizes, self.precision, length);
-        Memory { weights: self.weight_bytes, buffers: buffers + Reader::buffer_bytes(sizes, length) }
+        let buffers = buffer_bytes(self.forward.sizes, self.precision, length);
+        Memory { weights: self.weight_bytes, buffers }
     }
 
     fn usual_batch(&self) -> usize {

@@ -3,7 +3,7 @@
 
 use super::super::attention::tiles;
 use super::super::buffer::DeviceSlice;
-use super::super::forward::{Forward, Sizes, padded};
+use super::super::forward::{Forward, padded};
 use super::super::kernel::{Candidate, RankTask, Ranking, ReadState, Reading, RowSpec, STRETCH, Summary, Tile, to_u32};
 use super::super::staging::{Sent, SentIndices};
 use super::chunk::{Chunk, ChunkPlan, ReadLists, cut};
@@ -13,6 +13,7 @@ use super::reader::{ReadBuffers, Reader};
 use super::request::RowRequest;
 use crate::Result;
 use crate::layout::Layout;
+use crate::weight::Sizes;
 
 /// The lists of a set of reads, as they were sent.
 struct SentReads {

@@ -2,14 +2,15 @@
 
 use lacuna::{Belief, RankByAttention, View};
 
-use super::super::forward::{Forward, Sizes};
+use super::super::forward::Forward;
 use super::super::kernel::{ABSENT, to_u32};
 use super::collect::Pending;
 use super::rank::{RankedRead, ViewScores};
 use super::reader::Reader;
 use super::request::RowRequest;
-use crate::Result;
 use crate::layout::Layout;
+use crate::weight::read_flops;
+use crate::{Architecture, Result};
 
 /// Rows that a step may prefetch beyond what is expected: they are on the tiles of those that are, and cost next to nothing.
 const BUDGET: usize = 64;
@@ -17,10 +18,8 @@ const BUDGET: usize = 64;
 const BUDGET_OPERATIONS: f64 = 4e9;
 
 /// The default prefetch budget in rows.
-pub(super) fn default_budget(sizes: Sizes) -> usize {
-    let Sizes { hidden, mlp, vocabulary, .. } = sizes;
-    let each = 2.0 * (2 * hidden * hidden + 3 * hidden * mlp + hidden * vocabulary) as f64;
-    BUDGET.max((BUDGET_OPERATIONS / each) as usize)
+pub(super) fn default_budget(architecture: &Architecture) -> usize {
+    BUDGET.max((BUDGET_OPERATIONS / read_flops(architecture)) as usize)
 }
 
 /// Beliefs that were prefetched for the views observed last, by the keys of their layout.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lacuna::{Belief, Draw, Row, Sampling, Target};
 
 use super::super::buffer::Buffer;
-use super::super::forward::{Forward, Sizes, padded};
+use super::super::forward::{Forward, padded};
 use super::super::gpu::Gpu;
 use super::super::kernel::{ABSENT, STRETCH, Summary};
 use super::super::staging::{Landing, Staging};
@@ -13,8 +13,9 @@ use super::chunk::{BYTES_AT_ONCE, requests_at_once};
 use super::history::LogitHistory;
 use super::prefetch::{PrefetchCache, default_budget};
 use super::request::RowRequest;
-use crate::Result;
 use crate::layout::{Layout, Selection};
+use crate::weight::Sizes;
+use crate::{Architecture, Result};
 
 /// Reads rows, and remembers from step to step what it is asked to.
 pub(crate) struct Reader {
@@ -44,7 +45,7 @@ pub(super) struct ReadBuffers {
 }
 
 impl Reader {
-    pub(crate) fn new(gpu: &Arc<Gpu>, sizes: Sizes) -> Result<Self> {
+    pub(crate) fn new(gpu: &Arc<Gpu>, architecture: &Architecture) -> Result<Self> {
         Ok(Self {
             gpu: gpu.clone(),
             staging: Staging::new(gpu)?,
@@ -58,9 +59,9 @@ impl Reader {
                 chosen: Buffer::new(gpu, 0)?,
                 values: Buffer::new(gpu, 0)?,
             },
-            history: LogitHistory::new(gpu, sizes.vocabulary),
+            history: LogitHistory::new(gpu, architecture.vocabulary),
             prefetched: PrefetchCache::default(),
-            prefetch_budget: default_budget(sizes),
+            prefetch_budget: default_budget(architecture),
         })
     }
 
@@ -116,9 +117,10 @@ impl Reader {
         self.history.forget(|(remembered, _)| *remembered == run);
     }
 
-    /// Bytes that reading `rows` rows at once needs.
+    /// Bytes that reading `rows` rows at once needs at most: outputs of the last block, logits, and summaries of them.
     pub(crate) fn buffer_bytes(sizes: Sizes, rows: usize) -> usize {
         let parts = sizes.vocabulary.div_ceil(STRETCH) * size_of::<Summary>();
-        rows.min(BYTES_AT_ONCE / parts) * parts + padded(rows) * sizes.hidden * size_of::<f32>()
+        let projected = parts + sizes.vocabulary * size_of::<f32>();
+        padded(rows) * sizes.hidden * size_of::<f32>() + rows.min(BYTES_AT_ONCE / projected) * projected
     }
 }
