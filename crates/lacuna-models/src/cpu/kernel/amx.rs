@@ -14,7 +14,8 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::element::{keep_bf16, keep_i8};
+use super::avx512::convert_bf16;
+use super::element::keep_i8;
 use super::tile::{Ahead, Kernel, Output, nothing};
 use super::{Element, Lines, scalar};
 
@@ -38,7 +39,7 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
     block: STEP_BF16,
     size: 2,
     task_rows: TASK_ROWS,
-    narrow: keep_bf16,
+    narrow: convert_bf16,
     tile: tile_bf16,
     begin: configure,
     end: release,

@@ -9,8 +9,8 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::element::{keep_bf16, keep_f32, keep_i8, widen_bf16, widen_i8};
-use super::tile::{Ahead, Kernel, Output, nothing};
+use super::element::{keep_bf16, keep_f32, keep_i8, pieces, widen_bf16, widen_i8};
+use super::tile::{Ahead, Blocks, Kernel, Output, nothing};
 
 const ROWS: usize = 12;
 const COLUMNS: usize = 32;
@@ -41,7 +41,7 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
     block: DEPTH,
     size: 2,
     task_rows: 16 * ROWS,
-    narrow: keep_bf16,
+    narrow: convert_bf16,
     tile: tile_bf16,
     begin: nothing,
     end: nothing,
@@ -67,6 +67,31 @@ pub(super) static I8: Kernel<i8> = Kernel {
 
 /// For machines without an int8 dot product: the same sums.
 pub(super) static I8_WIDENED: Kernel<i8> = Kernel { size: 2, narrow: widen_i8, tile: tile_i8_widened, ..I8 };
+
+/// Rounds activations to bf16 by the chip's own conversion, if it has one. That takes denormals for zero, as dot products of bf16
+/// do with their operands, so products are those of [`keep_bf16`].
+pub(super) fn convert_bf16(values: &[f32], scale: f32, blocks: Blocks<'_>) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    fn convert(values: &[f32], blocks: Blocks<'_>) {
+        for (values, output) in pieces::<bf16>(values, blocks) {
+            for (values, output) in values.chunks(16).zip(output.chunks_mut(16)) {
+                let mask = (1u32 << values.len()).wrapping_sub(1) as __mmask16;
+                // SAFETY: the mask covers the values, of which the output has as many; both types are 32 plain bytes.
+                unsafe {
+                    let wide = _mm512_maskz_loadu_ps(mask, values.as_ptr());
+                    let narrow: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(wide));
+                    _mm256_mask_storeu_epi16(output.as_mut_ptr().cast(), mask, narrow);
+                }
+            }
+        }
+    }
+    if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vl") {
+        // SAFETY: the instructions are there; a machine with kernels for AVX-512 has the others.
+        unsafe { convert(values, blocks) }
+    } else {
+        keep_bf16(values, scale, blocks);
+    }
+}
 
 /// Sums of one row of a tile.
 type Sums = [__m512; 2];

@@ -207,7 +207,7 @@ for_each_isa! {
 
 /// Values block by block, each with its place.
 #[inline(always)]
-fn pieces<'a, T: Plain>(
+pub(super) fn pieces<'a, T: Plain>(
     values: &'a [f32],
     blocks: Blocks<'a>,
 ) -> impl Iterator<Item = (&'a [f32], &'a mut [T])> + use<'a, T> {
@@ -219,7 +219,7 @@ fn pieces<'a, T: Plain>(
 }
 
 /// A number of which every pattern of bits is valid.
-trait Plain: Copy + 'static {
+pub(super) trait Plain: Copy + 'static {
     /// Number of elements written together.
     const TOGETHER: usize = 1;
 }
