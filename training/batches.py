@@ -9,6 +9,8 @@ So a sample gets one of four shapes of mask:
     prefix  everything from some place on                              left to right
     block   a part of one window, and everything behind it             block after block
     gap     one span, with both sides visible                          filling in
+
+The controls are trained with `random` alone, as LLaDA is, and with its weight 1/t if asked.
 """
 
 import glob
@@ -18,25 +20,30 @@ import numpy as np
 import torch
 
 WIDTH = 16  # prompts of a batch differ by less than this, so nothing is padded and attention needs no mask
-SHAPES = {"random": 0.42, "prefix": 0.22, "block": 0.28, "gap": 0.08}
+MIXED = {"random": 0.42, "prefix": 0.22, "block": 0.28, "gap": 0.08}
+UNIFORM = {"random": 1.0, "prefix": 0.0, "block": 0.0, "gap": 0.0}
+LEAST = 0.001  # smallest t where samples are weighted by 1/t
 FAR = 0.1  # weight of the tokens that lie far behind a revealed prefix, where nothing can be known yet
 NEAR = 32
 
 
-def mask_answers(position, prompt, answer, rand):
+def mask_answers(position, prompt, answer, rand, shapes=MIXED, weighted=False):
     """Masks for samples whose prompts and answers have the given lengths: (masked, weight), [n, T].
 
-    `rand(*shape)` draws uniform numbers. Positions behind the answer hold EOS and belong to it.
+    `rand(*shape)` draws uniform numbers. Positions behind the answer hold EOS and belong to it. `weighted`
+    gives the samples of the random shape LLaDA's weight 1/t.
     """
     n, width = len(prompt), len(position)
     offset = position - prompt[:, None]  # place within the answer
     inside = offset >= 0
     shape = torch.searchsorted(
-        torch.tensor(list(SHAPES.values()), device=prompt.device).cumsum(0), rand(n)
+        torch.tensor(list(shapes.values()), device=prompt.device).cumsum(0), rand(n)
     )[:, None]
     noise = rand(n, width)
 
     ratio = (torch.arange(n, device=prompt.device) + rand(n)) / n  # stratified: less variance
+    if weighted:
+        ratio = LEAST + (1 - LEAST) * ratio
     everywhere = noise < ratio[:, None]
 
     cut = (rand(n) * (answer + 4)).long()[:, None]
@@ -52,14 +59,22 @@ def mask_answers(position, prompt, answer, rand):
         shape == 0, everywhere, torch.where(shape == 1, prefix, torch.where(shape == 2, block, gap))
     )
     far = ((shape == 1) & (offset >= cut + NEAR)) | ((shape == 2) & (offset >= start + window))
-    return masked, masked * torch.where(far, FAR, 1.0)
+    weight = masked * torch.where(far, FAR, 1.0)
+    if weighted:
+        weight = torch.where(shape == 0, weight / ratio[:, None], weight)
+    return masked, weight
 
 
 class Batches:
-    """Draws batches of about `tokens` tokens from all parts written so far, which live on the device."""
+    """Draws batches of about `tokens` tokens from all parts written so far, which live on the device.
 
-    def __init__(self, folder, device, tokens, config, seed):
+    `canvases` maps the lengths of canvases to the lengths of the answers that are written on them, the
+    longest included; `masks` are further arguments of `mask_answers`.
+    """
+
+    def __init__(self, folder, device, tokens, config, seed, canvases, **masks):
         self.folder, self.device, self.tokens, self.config = folder, device, tokens, config
+        self.canvases, self.masks = canvases, masks
         self.rng, self.generator = random.Random(seed), torch.Generator(device).manual_seed(seed)
         self.loaded, self.data, self.lengths = set(), [], []
 
@@ -84,14 +99,14 @@ class Batches:
             to_device(answer),
         )
         bucket = -(-prompt // WIDTH)
-        self.buckets = {  # by whether only short answers are wanted
-            short: {
+        self.buckets = {
+            canvas: {
                 int(b): to_device(
-                    np.flatnonzero((bucket == b) & (answer <= (56 if short else 999)))
+                    np.flatnonzero((bucket == b) & (answer >= shortest) & (answer <= longest))
                 )
                 for b in np.unique(bucket)
             }
-            for short in (False, True)
+            for canvas, (shortest, longest) in self.canvases.items()
         }
 
     def __len__(self):
@@ -99,7 +114,7 @@ class Batches:
 
     def draw(self, canvas):
         """(noised ids, targets of the last positions, their weights). Answers fill a canvas with EOS."""
-        buckets = {b: i for b, i in self.buckets[canvas < 128].items() if len(i)}
+        buckets = {b: i for b, i in self.buckets[canvas].items() if len(i)}
         # a batch holds tokens / T examples, so this makes every example equally likely
         sizes = {b: b * WIDTH + canvas for b in buckets}
         b = self.rng.choices(list(buckets), [len(i) * sizes[b] for b, i in buckets.items()])[0]
@@ -111,7 +126,9 @@ class Batches:
         at = (self.start[i, None] + position).clamp_(max=len(self.data[0]) - 1)
         size = (self.prompt[i] + self.answer[i])[:, None]
         ids = torch.where(position < size, self.data[0][at].long(), self.config.eos_token_id)
-        masked, weight = mask_answers(position, self.prompt[i], self.answer[i], rand)
+        masked, weight = mask_answers(
+            position, self.prompt[i], self.answer[i], rand, **self.masks
+        )
         weight = weight / weight.sum()
         keep = canvas + WIDTH  # all answers lie in the last positions
         noised = torch.where(masked, self.config.mask_token_id, ids)

@@ -2,7 +2,8 @@
 
     python training/data.py --heldout 512 --seed 0 --out models/mini     words.jsonl and code.jsonl
     python training/data.py --train 4000000 --seed 1 --out DIR           part-*.npz, tokenized
-    python training/data.py --show 5                                     a look at both kinds
+    python training/data.py --show 5                                     a look at every kind
+    python training/data.py --kind orders ...                            the tasks of models/orders instead
 
 One key in 32, by its hash, is held out: training never draws it, whatever the seed, and the held-out
 sets consist of nothing else. So another seed makes a fresh benchmark of the same kind at any time.
@@ -20,7 +21,7 @@ import zlib
 
 import numpy as np
 
-from tasks import code, words
+from tasks import code, orders, words
 from tasks.solution import TOKENS, about_tokens
 from tokenizer import Encoder
 
@@ -28,6 +29,7 @@ HELD_OUT = 32  # one key in this many is never trained on
 MAX_ANSWER = 120  # tokens, so that a canvas of 128 always ends in EOS
 MAX_PROMPT = 256
 PART = 20_000  # examples
+KINDS = {"mini": ("words", "code"), "orders": tuple(orders.SHARES)}
 
 
 def is_held_out(key):
@@ -41,13 +43,17 @@ def training_problem(rng, words_share):
             return problem
 
 
+def problem_of(task, rng):
+    if task == "words":
+        return words.problem(rng, requests=False)
+    return code.problem(rng, tests=True) if task == "code" else orders.problem(rng, task)
+
+
 def held_out_problems(task, count, seed):
     """`count` held-out problems with different keys."""
     rng, problems, seen = random.Random(f"{task} {seed}"), [], set()
     while len(problems) < count:
-        problem = (
-            words.problem(rng, requests=False) if task == "words" else code.problem(rng, tests=True)
-        )
+        problem = problem_of(task, rng)
         if (
             is_held_out(problem["key"])
             and problem["key"] not in seen
@@ -58,9 +64,9 @@ def held_out_problems(task, count, seed):
     return problems
 
 
-def write_held_out(out, count, seed):
+def write_held_out(kind, out, count, seed):
     os.makedirs(out, exist_ok=True)
-    for task in ("words", "code"):
+    for task in KINDS[kind]:
         with open(f"{out}/{task}.jsonl", "w") as file:
             file.writelines(
                 json.dumps(problem) + "\n" for problem in held_out_problems(task, count, seed)
@@ -69,9 +75,13 @@ def write_held_out(out, count, seed):
 
 def write_part(job):
     """Generates and tokenizes one part: all sequences back to back, and the lengths of their two halves."""
-    out, seed, words_share, folder = job
+    kind, out, seed, words_share, folder = job
     rng, encoder = random.Random(seed), Encoder(folder)
-    problems = [training_problem(rng, words_share) for _ in range(PART)]
+    if kind == "orders":
+        source = orders.Source(rng, is_held_out)
+        problems = [source.draw() for _ in range(PART)]
+    else:
+        problems = [training_problem(rng, words_share) for _ in range(PART)]
     pairs = encoder.pairs([(p["prompt"], p["answer"]) for p in problems])
     pairs = [(p, a) for p, a in pairs if len(a) <= MAX_ANSWER and len(p) <= MAX_PROMPT]
     tokens = np.fromiter((t for p, a in pairs for t in (*p, *a)), dtype=np.int16)
@@ -87,9 +97,9 @@ def write_part(job):
     return len(pairs)
 
 
-def write_training_set(out, count, seed, words_share, folder, processes):
+def write_training_set(kind, out, count, seed, words_share, folder, processes):
     os.makedirs(out, exist_ok=True)
-    jobs = [(out, f"{seed} {i}", words_share, folder) for i in range(-(-count // PART))]
+    jobs = [(kind, out, f"{seed} {i}", words_share, folder) for i in range(-(-count // PART))]
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         written = sum(pool.imap_unordered(write_part, jobs))
     print(f"data: {written} examples in {len(jobs)} parts")
@@ -103,6 +113,7 @@ def main():
     what.add_argument("--heldout", type=int, metavar="N", help="problems per task")
     what.add_argument("--train", type=int, metavar="N", help="examples, about")
     what.add_argument("--show", type=int, metavar="N", help="print that many of each kind")
+    parser.add_argument("--kind", choices=KINDS, default="mini")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out")
     parser.add_argument(
@@ -112,14 +123,20 @@ def main():
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if args.show:
-        for task in ("words", "code"):
+        for task in KINDS[args.kind]:
             for p in held_out_problems(task, args.show, args.seed):
                 print(p["prompt"], p["answer"], *p.get("tests", ()), f"[{p['key']}]", "", sep="\n")
     elif args.heldout:
-        write_held_out(args.out, args.heldout, args.seed)
+        write_held_out(args.kind, args.out, args.heldout, args.seed)
     else:
         write_training_set(
-            args.out, args.train, args.seed, args.words, args.tokenizer, args.processes
+            args.kind,
+            args.out,
+            args.train,
+            args.seed,
+            args.words,
+            args.tokenizer,
+            args.processes,
         )
 
 

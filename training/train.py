@@ -3,8 +3,8 @@
     python training/train.py --data PARTS --tokenizer models/mini --out CHECKPOINT --minutes 6
 
 The loss is the cross entropy of the masked tokens of the answer, every one counting the same (LLaDA's
-weight 1/t would starve the first steps of decoding, which have the most to decide). `--init` continues
-from a checkpoint; the learning rate then warms up and decays again.
+weight 1/t, which `--weighted` brings back, would starve the first steps of decoding, which have the most
+to decide). `--init` continues from a checkpoint; the learning rate then warms up and decays again.
 """
 
 import argparse
@@ -19,14 +19,22 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 
-from batches import Batches
+from batches import MIXED, UNIFORM, Batches
 from decode import decode, texts
 from grade import grade, load_problems
 from model import Config, LLaDA, load_checkpoint, save_checkpoint
 from muon import Muon
 from tokenizer import EOS, MASK, chat
 
-CANVASES = [128] * 16 + [64, 64, 256, 192]  # how often each is trained on
+SHAPES = {  # of the models: width, heads, layers, hidden size of the MLP
+    "mini": dict(d_model=320, n_heads=5, n_layers=8, mlp_hidden_size=896),
+    "orders": dict(d_model=256, n_heads=4, n_layers=8, mlp_hidden_size=704),
+    "tiny": dict(d_model=64, n_heads=1, n_layers=2, mlp_hidden_size=128),
+}
+CANVASES = {  # length: how often it is trained on, and the shortest and longest answers
+    "mini": {128: (16, 0, 120), 64: (2, 0, 56), 256: (1, 0, 120), 192: (1, 0, 120)},
+    "orders": {64: (3, 0, 63), 96: (1, 64, 95)},
+}
 
 
 class Optimizer:
@@ -78,16 +86,24 @@ def wait_for_parts(batches, count):
         time.sleep(0.5)
 
 
-def quick_score(model, tokenizer, problems):
-    """Accuracy per task with entropy-bounded decoding by blocks, as text."""
-    prompts = [tokenizer.encode(chat(p["prompt"]), add_special_tokens=False).ids for p in problems]
-    answers, passes = decode(model, prompts, "confidence", sampler="eb", block=32)
-    right = grade(problems, texts(tokenizer, answers, model.cfg.eos_token_id)[0])
-    share = lambda task: (
-        sum(r for r, p in zip(right, problems) if p["task"] == task) * 2 / len(problems)
-    )
-    scores = f"words {share('words'):.1%}, code {share('code'):.1%}"
-    return f"{scores} at {passes.float().mean():.0f} forward passes"
+def quick_score(model, tokenizer, problems, canvases):
+    """Accuracy per task with entropy-bounded decoding by blocks, as text. An answer gets the canvas that
+    such answers are trained on most often."""
+    encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    scores = []
+    for task in sorted({p["task"] for p in problems}):
+        chosen = [p for p in problems if p["task"] == task]
+        longest = max(len(encode(p["answer"])) for p in chosen)
+        fits = {c: often for c, (often, low, high) in canvases.items() if low <= longest <= high}
+        prompts = [encode(chat(p["prompt"])) for p in chosen]
+        canvas = max(fits, key=fits.get)
+        answers, passes = decode(
+            model, prompts, "confidence", sampler="eb", block=32, canvas=canvas
+        )
+        right = grade(chosen, texts(tokenizer, answers, model.cfg.eos_token_id)[0])
+        nfe = passes.float().mean()
+        scores.append(f"{task} {sum(right) / len(right):.1%} ({nfe:.0f} forwards)")
+    return ", ".join(scores)
 
 
 def arguments():
@@ -100,8 +116,15 @@ def arguments():
     parser.add_argument(
         "--tokenizer", required=True, help="folder of tokenizer.json and the held-out problems"
     )
+    parser.add_argument("--problems", help="folder of the held-out problems, if it is another")
     parser.add_argument("--out", required=True)
     parser.add_argument("--init", help="checkpoint to continue from")
+    parser.add_argument("--shape", choices=SHAPES, default="mini")
+    parser.add_argument("--canvases", choices=CANVASES, default="mini")
+    parser.add_argument(
+        "--uniform", action="store_true", help="mask as LLaDA does, every token alike, and no other way"
+    )
+    parser.add_argument("--weighted", action="store_true", help="weigh samples by 1/t, as LLaDA does")
     parser.add_argument("--minutes", type=float, default=6, help="of training, after compilation")
     parser.add_argument(
         "--deadline", type=float, help="unix time at which the checkpoint must be written"
@@ -139,13 +162,24 @@ def main():
         vocab_size=tokenizer.get_vocab_size(),
         mask_token_id=tokenizer.token_to_id(MASK),
         eos_token_id=tokenizer.token_to_id(EOS),
+        **SHAPES[args.shape],
     )
     model = LLaDA(config).to(device).train()
     if args.init:
         model.load_state_dict(load_checkpoint(args.init).state_dict())
     averaged = copy.deepcopy(model).eval().requires_grad_(False)
-    problems = load_problems(args.tokenizer, args.check)
-    batches = Batches(args.data, device, args.tokens, config, args.seed)
+    problems = load_problems(args.problems or args.tokenizer, args.check)
+    canvases = CANVASES[args.canvases]
+    batches = Batches(
+        args.data,
+        device,
+        args.tokens,
+        config,
+        args.seed,
+        {canvas: lengths for canvas, (_, *lengths) in canvases.items()},
+        shapes=UNIFORM if args.uniform else MIXED,
+        weighted=args.weighted,
+    )
     wait_for_parts(batches, args.parts)
     size = sum(p.numel() for p in model.parameters()) / 1e6
     print(f"{size:.2f}M parameters, first {len(batches)} examples, {device}")
@@ -163,7 +197,7 @@ def main():
     if device.type == "cuda":
         start, loss_of = time.time(), torch.compile(objective, dynamic=True)
         model.compile_blocks()
-        for canvas in (128, 256, 64, 192):
+        for canvas in canvases:
             backward(canvas)
         torch.cuda.synchronize()
         model.zero_grad(set_to_none=True)
@@ -172,15 +206,15 @@ def main():
 
     budget = args.minutes * 60
     if args.deadline:
-        budget = min(budget, args.deadline - time.time() - 5)
+        budget = max(1.0, min(budget, args.deadline - time.time() - 5))
     print(f"training for {budget:.0f} s")
     start = mark = time.time()
     step = seen = marked = 0
-    losses, checks = [], [0.4, 0.75]
+    losses, checks, often = [], [0.4, 0.75, 0.99], [share for share, *_ in canvases.values()]
     while (progress := (time.time() - start) / budget) < 1:
         scale, loss = schedule(progress), 0.0
         for _ in range(args.accumulate):
-            loss = loss + backward(batches.rng.choice(CANVASES))
+            loss = loss + backward(batches.rng.choices(list(canvases), often)[0])
             seen += args.tokens
         optimizer.step(scale)
         step += 1
@@ -201,7 +235,7 @@ def main():
         if checks and progress >= checks[0]:
             checks.pop(0)
             try:  # never lose a run over this
-                print(f"step {step:6d}  held-out {quick_score(averaged, tokenizer, problems)}")
+                print(f"step {step:6d}  held-out {quick_score(averaged, tokenizer, problems, canvases)}")
             except Exception as error:
                 print(f"check failed: {type(error).__name__}: {error}")
             mark, marked = time.time(), seen

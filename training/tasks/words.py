@@ -38,8 +38,8 @@ def spelled(rng, text):
     return re.sub(r"(?<![\d$'])\b\d{1,2}\b(?![\d%'])", word, text)
 
 
-def draw_story(rng):
-    target = rng.choices(list(STEPS), STEPS.values())[0]
+def draw_story(rng, steps=STEPS):
+    target = rng.choices(list(steps), steps.values())[0]
     while True:
         story = Story(rng, target)
         try:
