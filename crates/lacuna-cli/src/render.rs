@@ -41,14 +41,13 @@ pub(crate) struct View {
 impl View {
     /// The lines that show the canvas of `trace` after `steps` steps.
     pub(crate) fn lines(&self, trace: &Trace, steps: usize, text: &Text, ends: &[Token]) -> Vec<String> {
-        let mut canvas = trace.start.clone();
-        let at_first = |position| if canvas.is_gap(position) { When::Open } else { When::Given };
-        let mut when: Vec<When> = (0..canvas.len()).map(at_first).collect();
-        for (number, delta) in trace.deltas[..steps].iter().enumerate() {
-            delta.apply(&mut canvas);
-            delta.committed.iter().chain(&delta.edited).for_each(|commit| when[commit.position] = When::At(number));
-            delta.reopened.iter().for_each(|&position| when[position] = When::Open);
-        }
+        let canvas = trace.canvases().nth(steps).expect("there are so many steps");
+        let when = |(position, step): (usize, Option<usize>)| match step {
+            Some(step) => When::At(step),
+            None if canvas.is_gap(position) => When::Open,
+            None => When::Given,
+        };
+        let when: Vec<When> = trace.decided(steps).into_iter().enumerate().map(when).collect();
         let mut tokens = &canvas.tokens()[self.from..];
         if let Some(end) = tokens.iter().position(|token| self.end && ends.contains(token)) {
             tokens = &tokens[..end];

@@ -4,14 +4,6 @@ use std::path::PathBuf;
 
 use lacuna::catalogue::{Kind, PRESETS, Section, parameters, parts};
 
-const SECTIONS: [(Section, &str, &str); 5] = [
-    (Section::Order, "Orders", "which masked position comes first"),
-    (Section::Pace, "Paces", "how many positions to commit in one step"),
-    (Section::Revision, "Revisions", "which committed positions to reopen"),
-    (Section::Window, "Windows", "which masked positions may be filled now (`window`)"),
-    (Section::Cache, "Caches", "which positions a forward pass computes (`cache`)"),
-];
-
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -43,8 +35,10 @@ fn the_reference_of_strategies_is_current() {
          does exactly is in [decoding.md](decoding.md).\n\nA strategy is `<order>[+<pace>][+<revision>]`, or a preset. Every order goes \
          with every pace; combinations that make no sense are refused with a sentence.\n",
     );
-    for (section, title, about) in SECTIONS {
-        text += &format!("\n## {title}: {about}\n\n| name | description | parameters |\n|---|---|---|\n");
+    for section in Section::ALL {
+        let [title, about] = section.title();
+        let parameter = section.parameter().map(|name| format!(" (`{name}`)")).unwrap_or_default();
+        text += &format!("\n## {title}: {about}{parameter}\n\n| name | description | parameters |\n|---|---|---|\n");
         for part in parts(section) {
             let names: Vec<String> = part.parameters.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
             text += &format!("| `{}` | {} | {} |\n", part.name, part.about, names.join(", "));
@@ -70,9 +64,10 @@ fn the_reference_of_strategies_is_current() {
 #[test]
 fn the_readme_lists_all_parts() {
     let mut text = String::from("\n| | |\n|---|---|\n");
-    for (section, title, about) in SECTIONS {
+    for section in Section::ALL {
+        let [title, about] = section.title();
         let names: Vec<String> = parts(section).iter().map(|part| format!("`{}`", part.name)).collect();
-        text += &format!("| **{title}**: {} | {} |\n", about.split(" (").next().unwrap_or(about), names.join(" "));
+        text += &format!("| **{title}**: {about} | {} |\n", names.join(" "));
     }
     let presets: Vec<String> = PRESETS.iter().map(|preset| format!("`{}`", preset.name)).collect();
     text += &format!("| **Presets**: published methods | {} |\n\n", presets.join(" "));

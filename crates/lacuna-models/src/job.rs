@@ -51,6 +51,7 @@ impl Job {
             kind: self.kind,
             nfe: self.run.forwards(),
             rows_read: self.run.rows_read(),
+            rows_computed: self.run.rows_computed(),
             seconds: self.took.as_secs_f64(),
         }
     }

@@ -1,6 +1,6 @@
 //! The record of a run: what `--format json` prints, the server sends and `lacuna replay` reads.
 
-use lacuna::{Canvas, Commit, Delta, Error, Token, Trace};
+use lacuna::{Canvas, Commit, Delta, Error, Resize, Token, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -48,12 +48,11 @@ pub struct Ended<'a> {
     pub nfe: usize,
     /// Rows of the model's output that were read.
     pub rows_read: usize,
+    /// Positions that forward passes computed.
+    pub rows_computed: usize,
     /// How long decoding took.
     pub seconds: f64,
 }
-
-/// Most masks that a step of a recording may append.
-const MOST_GROWN: usize = 1 << 20;
 
 /// One run, as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +68,9 @@ pub struct Record {
     pub nfe: usize,
     /// Rows of the model's output that were read.
     pub rows_read: usize,
+    /// Positions that forward passes computed; 0 if that was not recorded.
+    #[serde(default)]
+    pub rows_computed: usize,
     /// What each step changed.
     pub steps: Vec<StepRecord>,
     /// Kind: an answer, which ends at its end-of-text token, or a text that was filled.
@@ -109,14 +111,9 @@ pub struct StepRecord {
     /// The dependency score of each position that was masked before the step, if that was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependency: Option<Vec<(usize, f32)>>,
-    /// Masks appended to the canvas after the step.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub grown: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+    /// Change of the canvas's length after the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<Resize>,
 }
 
 /// A token that was decided, and what the model thought of it. Numbers that are not finite are left out.
@@ -162,7 +159,7 @@ impl Record {
 
     /// What is to be kept of a run of any model, in which these tokens end a text.
     pub fn without_text(ended: &Ended<'_>, ends: &[Token]) -> Self {
-        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, seconds } = *ended;
+        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, rows_computed, seconds } = *ended;
         let shown = &canvas.tokens()[from..];
         let visible = kind.visible(shown, ends);
         let tokens = match shown.contains(&canvas.mask()) {
@@ -176,7 +173,7 @@ impl Record {
             remasked: delta.reopened.clone(),
             details: None,
             dependency: None,
-            grown: delta.grown,
+            resized: delta.resized.clone(),
         };
         Self {
             id: None,
@@ -184,6 +181,7 @@ impl Record {
             tokens: tokens.to_vec(),
             nfe,
             rows_read,
+            rows_computed,
             steps: trace.deltas.iter().map(step).collect(),
             kind,
             strategy: plan.strategy.name.clone(),
@@ -221,18 +219,22 @@ impl Record {
             let mut written = step.unmasked.iter().chain(&step.edited);
             let legal = written.all(|(position, token)| writable(position) && *token != self.mask_token)
                 && step.remasked.iter().all(writable);
-            if step.grown > MOST_GROWN {
-                return unfit(format!("step {number} grows the canvas by more than {MOST_GROWN}"));
-            }
             if !legal {
                 return unfit(format!("step {number} changes a position that is no gap of its canvas"));
+            }
+            let fits = |Resize { at, tokens, length }: &Resize| {
+                (self.prompt_tokens..=canvas.len()).contains(at)
+                    && (self.prompt_tokens + 1..=canvas.len() + tokens.len()).contains(length)
+            };
+            if !step.resized.as_ref().is_none_or(fits) {
+                return unfit(format!("step {number} changes the length of its canvas to one that it cannot have"));
             }
             let delta = Delta {
                 block: step.block,
                 committed: step.unmasked.iter().map(commit).collect(),
                 edited: step.edited.iter().map(commit).collect(),
                 reopened: step.remasked.clone(),
-                grown: step.grown,
+                resized: step.resized.clone(),
             };
             delta.apply(&mut canvas);
             deltas.push(delta);

@@ -13,6 +13,8 @@ use crate::{Checkpoint, Convention};
 
 /// Canvas length where neither the request nor the checkpoint names one.
 const USUAL_LENGTH: usize = 128;
+/// Upper bound on the tokens of a canvas that grows by itself, where the request names none.
+const USUAL_MOST: usize = 2048;
 const USUAL_STRATEGY: &str = "dos+eb";
 
 /// Parameters of the catalogue, as a user has set them. Those that are left out are as the checkpoint recommends, else as usual.
@@ -87,6 +89,9 @@ impl Request {
         if recipe.uses("layer") {
             params.set("layer", &Value::from(&model.layers_for(&params)[..]))?;
         }
+        if let Some(end) = model.end.filter(|_| recipe.uses("end_token") && params.get("end_token").is_none()) {
+            params.set("end_token", &Value::from(u64::from(end)))?;
+        }
         let strategy = Recipe::parse(name, &params)?.build()?;
 
         let usual_length = model.recommended.integer("gen_length").unwrap_or(USUAL_LENGTH);
@@ -113,14 +118,18 @@ impl Request {
             seed: self.integer("seed").unwrap_or(0) as u64,
             grow: None,
         };
-        let max_tokens = max_tokens.filter(|_| self.get("gen_length").is_none());
+        let max_tokens = match strategy.length.is_fixed() {
+            true => max_tokens.filter(|_| self.get("gen_length").is_none()),
+            false => max_tokens.or(Some(USUAL_MOST.max(gen_length))),
+        };
         Ok(Plan { strategy, params, options, gen_length, max_tokens, ends: model.ends.clone() })
     }
 
     /// One request for each of several strategies, each with those of the parameters that it uses. A parameter that none of them
     /// uses is refused.
     pub fn for_each(&self, strategies: &[&str]) -> Result<Vec<Self>> {
-        let recipe = |name: &&str| Recipe::parse(name, &self.0.filter(|name| matches!(name, "window" | "cache")));
+        let recipe =
+            |name: &&str| Recipe::parse(name, &self.0.filter(|name| matches!(name, "window" | "length" | "cache")));
         let recipes = strategies.iter().map(recipe).collect::<Result<Vec<_>>>()?;
         for (name, _) in self.iter() {
             if !recipes.iter().any(|recipe| recipe.uses(name)) {
@@ -209,7 +218,7 @@ impl Plan {
                 format!("the prompt has the mask token at position {position}: only a text with gaps may have masks");
             return Err(Error::Incompatible(why.into()));
         }
-        let most = prompt.len().saturating_add(self.max_tokens.unwrap_or(length));
+        let most = self.most(prompt.len(), model);
         if most > model.context {
             return Err(Error::TooLong { length: most, context: model.context });
         }
@@ -224,10 +233,23 @@ impl Plan {
         Run::new(canvas, self.strategy.clone(), Options { grow, ..self.options.clone() }, model)
     }
 
+    /// Upper bound on the length of a canvas whose first gap is at `from`. One that grows by itself does so within the context.
+    fn most(&self, from: usize, model: &Description) -> usize {
+        let most = from.saturating_add(self.max_tokens.unwrap_or(self.gen_length));
+        match self.strategy.length.is_fixed() || self.params.get("max_tokens").is_some() {
+            true => most,
+            false => most.min(model.context.max(from + self.gen_length)),
+        }
+    }
+
     /// A run that fills the gaps of a canvas. Nothing ends such a text, so it never stops early, and end tokens are not chosen
     /// unless `allow_eos` is set.
     pub fn fill(&self, canvas: Canvas, allow_eos: bool, model: &Description) -> Result<Run> {
         let mut options = Options { stop: Vec::new(), ..self.options.clone() };
+        if !self.strategy.length.is_fixed() {
+            let most = self.most(canvas.span().start, model).max(canvas.len());
+            options.grow = Some(Grow { ends: Vec::new(), by: 0, most });
+        }
         if !allow_eos {
             options.sampling.suppressed.extend(&self.ends);
         }

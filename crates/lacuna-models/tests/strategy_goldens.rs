@@ -5,8 +5,8 @@ mod common;
 
 use common::{data, on_cpu, tiny};
 use lacuna::catalogue::{Kind, Params, parameter};
-use lacuna::{Canvas, Options, Run, Strategy, Token, decode};
-use lacuna_models::Precision;
+use lacuna::{Token, decode};
+use lacuna_models::{Precision, Request};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -17,7 +17,7 @@ struct Golden {
     strategy: String,
     params: serde_json::Map<String, Json>,
     prompt: usize,
-    gen_length: usize,
+    gen_length: Option<usize>,
     block_length: usize,
     nfe: usize,
     #[serde(rename = "final")]
@@ -25,6 +25,8 @@ struct Golden {
     steps: Vec<Vec<usize>>,
     rows: Option<Vec<Option<Vec<usize>>>>,
     remask: Option<Vec<Vec<usize>>>,
+    lengths: Option<Vec<usize>>,
+    expand: Option<Vec<Vec<usize>>>,
     #[serde(default)]
     prompt_overwritten: bool,
     fragile: bool,
@@ -71,6 +73,10 @@ impl Command {
             }
         }
         let mut params = Params::new().with("block_length", golden.block_length).unwrap();
+        if let Some(length) = golden.gen_length {
+            params = params.with("gen_length", length).unwrap();
+        }
+        params = params.with("strategy", &*self.name(golden)).unwrap();
         for (flag, text) in flags {
             let name = flag.trim_start_matches("--").replace('-', "_");
             let text = match parameter(&name).unwrap().parameter.kind {
@@ -91,16 +97,16 @@ fn check(file: &str, solid: usize) {
     let mut failures = Vec::new();
     let mut count = 0;
     for name in ["llada-tiny", "dream-tiny"] {
-        let mut model = on_cpu(&tiny(name), Precision::F32);
+        let checkpoint = tiny(name);
+        let mut model = on_cpu(&checkpoint, Precision::F32);
         for golden in
             goldens.iter().filter(|golden| golden.model == name && !golden.fragile && !golden.prompt_overwritten)
         {
             count += 1;
             let command: Command = serde_json::from_value(commands[&golden.strategy].clone()).unwrap();
             let prompt: Vec<Token> = serde_json::from_value(prompts["prompts"][golden.prompt].clone()).unwrap();
-            let canvas = Canvas::with_tail(&prompt, golden.gen_length, model.description().mask).unwrap();
-            let strategy = Strategy::parse(&command.name(golden), &command.params(golden)).unwrap();
-            let mut runs = [Run::new(canvas, strategy, Options::default(), model.description()).unwrap()];
+            let plan = Request(command.params(golden)).plan(&checkpoint).unwrap();
+            let mut runs = [plan.answer(&prompt, model.description()).unwrap()];
             decode(&mut runs, model.as_mut()).unwrap();
             let [run] = runs;
             let steps: Vec<Vec<usize>> = (run.trace().deltas.iter())
@@ -112,11 +118,21 @@ fn check(file: &str, solid: usize) {
                 .collect();
             let reopened: Vec<Vec<usize>> = run.trace().deltas.iter().map(|delta| delta.reopened.clone()).collect();
             let length = run.canvas().len();
+            let lengths: Vec<usize> = run.trace().canvases().map(|canvas| canvas.len() - prompt.len()).collect();
+            let masks = model.description().mask;
+            let expanded: Vec<Vec<usize>> = (run.trace().canvases().zip(&run.trace().deltas))
+                .map(|(canvas, delta)| {
+                    let inside = delta.resized.iter().filter(|resize| resize.at < canvas.len() || delta.block > 0);
+                    inside.filter(|resize| resize.tokens[0] == masks).map(|resize| resize.at - 1).collect()
+                })
+                .collect();
             let computed = golden
                 .rows
                 .as_ref()
                 .map(|rows| rows.iter().map(|rows| rows.as_ref().map_or(length, Vec::len)).sum::<usize>());
             let same = steps == golden.steps
+                && golden.lengths.as_ref().is_none_or(|theirs| *theirs == lengths[..lengths.len() - 1])
+                && golden.expand.as_ref().is_none_or(|theirs| *theirs == expanded)
                 && golden.remask.as_ref().is_none_or(|remask| *remask == reopened)
                 && run.forwards() == golden.nfe
                 && run.canvas().tokens()[prompt.len()..] == golden.end
@@ -129,6 +145,11 @@ fn check(file: &str, solid: usize) {
     }
     assert!(failures.is_empty(), "{} of {count} differ:\n{}", failures.len(), failures.join("\n"));
     assert_eq!(count, solid);
+}
+
+#[test]
+fn daedal_grows_where_the_model_needs_room() {
+    check("strategies/daedal.jsonl", 40);
 }
 
 #[test]

@@ -114,6 +114,12 @@ impl Result {
         self.record.rows_read
     }
 
+    /// Positions that forward passes computed.
+    #[getter]
+    fn rows_computed(&self) -> usize {
+        self.record.rows_computed
+    }
+
     /// What each step changed.
     #[getter]
     fn steps(&self) -> Vec<Step> {

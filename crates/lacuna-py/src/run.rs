@@ -116,6 +116,12 @@ impl Run {
         self.job.run.rows_read()
     }
 
+    /// Positions that forward passes have computed so far.
+    #[getter]
+    fn rows_computed(&self) -> usize {
+        self.job.run.rows_computed()
+    }
+
     /// What each step changed so far.
     #[getter]
     fn steps(&self) -> Vec<Step> {

@@ -64,7 +64,7 @@ export class CanvasView {
 
   /** @param {import("./run.js").Run} run */
   show(run) {
-    if (run === this.#run) return;
+    if (run === this.#run && run.places === this.#cells.size) return;
     this.#run = run;
     this.#cells.clear();
     this.#cursor = null;

@@ -82,7 +82,7 @@ export class Catalogue {
     const { order, pace, revision, preset } = this.made(name);
     const member = pace.replace(/\d+$/, "1");
     const named = (part) => parameters[part] || preset?.values?.[part] || this.parameter(part)?.default;
-    const parts = [order, pace, member, revision, named("window"), named("cache")];
+    const parts = [order, pace, member, revision, named("window"), named("length"), named("cache")];
     const fits = ({ of }) => of.length === 0 || of.some((part) => parts.includes(part));
     return this.parameters.filter((parameter) => fits(parameter) && !SHARED.includes(parameter.name));
   }

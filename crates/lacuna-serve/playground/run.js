@@ -95,6 +95,42 @@ export class Run {
       beliefs: this.#beliefs(data.beliefs),
       hand,
     });
+    if (data.resized) this.#resize(data.resized);
+  }
+
+  /**
+   * Makes room for what the last step inserted, in all that has been: a canvas that grows has its last length from the start.
+   * What is cut off never was.
+   * @param {{at: number, tokens: number[], length: number}} change
+   */
+  #resize({ at, tokens, length }) {
+    const count = tokens.length;
+    const move = (position) => (position < at ? position : position + count);
+    const kept = (position) => position < length;
+    const step = this.steps.length - 1;
+    const inserted = tokens.flatMap((token, index) =>
+      token === this.mask ? [] : [{ position: at + index, token, text: this.textOf(token), probability: null, entropy: null, score: null, step, hand: false }]);
+    const cells = tokens.map(() => ({ token: this.mask, text: "", gap: true }));
+    this.canvas = [...this.canvas.slice(0, at), ...cells, ...this.canvas.slice(at)].slice(0, length);
+    this.gaps = this.canvas.flatMap((cell, position) => (cell.gap ? [position] : []));
+    this.steps = this.steps.map((told, index) => ({
+      ...told,
+      committed: [...told.committed.map((commit) => ({ ...commit, position: move(commit.position) })), ...(index === step ? inserted : [])]
+        .filter(({ position }) => kept(position)),
+      remasked: told.remasked.map(move).filter(kept),
+      dependency: told.dependency && stretched(told.dependency, at, count, length),
+      beliefs: told.beliefs && {
+        token: stretched(told.beliefs.token, at, count, length),
+        first: stretched(told.beliefs.first, at, count, length),
+        second: stretched(told.beliefs.second, at, count, length),
+        entropy: stretched(told.beliefs.entropy, at, count, length),
+      },
+    }));
+    this.histories = this.canvas.map(() => []);
+    this.steps.forEach(({ committed, remasked }, index) => {
+      for (const commit of committed) this.histories[commit.position].push({ after: index + 1, commit });
+      for (const position of remasked) this.histories[position].push({ after: index + 1, commit: null });
+    });
   }
 
   /** @param {[number, number][] | null | undefined} pairs */
@@ -308,6 +344,7 @@ export class Run {
       tokens: told.tokens ?? tokens,
       nfe: this.nfeAt(this.length),
       rows_read: told.rows_read ?? 0,
+      rows_computed: told.rows_computed ?? 0,
       steps,
       kind: this.kind,
       strategy: this.strategy,
@@ -361,6 +398,14 @@ export class Run {
     run.status = "loaded";
     return run;
   }
+}
+
+/** Numbers with room for more: NaN, or -1 where they are whole. @template {Int32Array | Float32Array} T @param {T} numbers @returns {T} */
+function stretched(numbers, at, count, length) {
+  const longer = new numbers.constructor(numbers.length + count).fill(numbers instanceof Int32Array ? -1 : NaN);
+  longer.set(numbers.subarray(0, at));
+  longer.set(numbers.subarray(at), at + count);
+  return longer.slice(0, length);
 }
 
 /** The positions that have a number. */

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lacuna::{Canvas, Token};
+use lacuna::{Canvas, Resize, Token};
 use lacuna_models::{Specials, Text};
 
 use crate::api::ApiError;
@@ -118,9 +118,12 @@ impl Transcript {
             self.region.end = self.canvas.len();
         }
         if let Some(scores) = &mut self.scores {
-            scores.logprobs.resize(self.canvas.len(), f64::NAN);
             for commit in &progress.delta.committed {
                 scores.logprobs[commit.position] = commit.probability.ln();
+            }
+            if let Some(Resize { at, tokens, length }) = &progress.delta.resized {
+                scores.logprobs.splice(at..at, tokens.iter().map(|_| 0.0));
+                scores.logprobs.truncate(*length);
             }
         }
         let region = &self.canvas.tokens()[self.region.clone()];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Resize, Result};
 
 /// A token id.
 pub type Token = u32;
@@ -105,10 +105,12 @@ impl Canvas {
         (0..self.len()).map(shown).collect()
     }
 
-    /// Appends masked positions, which are gaps.
-    pub fn grow(&mut self, count: usize) {
-        self.tokens.resize(self.tokens.len() + count, self.mask);
-        self.gaps.resize(self.tokens.len(), true);
+    /// Inserts gaps and cuts off what is too long.
+    pub fn resize(&mut self, Resize { at, tokens, length }: &Resize) {
+        self.gaps.splice(at..at, tokens.iter().map(|_| true));
+        self.tokens.splice(at..at, tokens.iter().copied());
+        self.tokens.truncate(*length);
+        self.gaps.truncate(*length);
     }
 
     /// Decides a gap.

@@ -32,6 +32,9 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
         }
     }
     let incompatible = |why: &str| Err(Error::Incompatible(why.into()));
+    if !strategy.length.is_fixed() && canvas.gaps().count() < canvas.len() - canvas.span().start {
+        return incompatible("a canvas grows at its end, but this one ends with a text: decode it at a fixed length");
+    }
     if strategy.revision.as_ref().is_some_and(|revision| revision.shadows()) && !model.shadows {
         let cannot = match model.shifted {
             true => "predicts a position from the one before it (as Dream does)",

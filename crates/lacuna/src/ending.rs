@@ -1,7 +1,7 @@
 //! When a run ends: its text is decided, its canvas is complete, or it grows.
 
 use crate::scene::RunState;
-use crate::{Canvas, Result, Run};
+use crate::{Canvas, Predictor, Resize, Result, Run};
 
 impl Run {
     /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
@@ -13,19 +13,31 @@ impl Run {
         self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
     }
 
-    /// Appends masks to a canvas that is decided without an end token, if it may grow. Returns how many.
-    pub(crate) fn grow(&mut self) -> Result<usize> {
-        let Some(grow) = &self.state.options.grow else { return Ok(0) };
+    /// Appends masks to a canvas that is decided without an end token, if it may grow.
+    pub(crate) fn grow(&mut self) -> Result<Option<Resize>> {
+        let Some(grow) = self.state.options.grow.as_ref().filter(|_| self.strategy.length.is_fixed()) else {
+            return Ok(None);
+        };
         let canvas = &mut self.state.canvas;
         let by = grow.by.min(grow.most.saturating_sub(canvas.len()));
         let ended = canvas.gaps().any(|position| grow.ends.contains(&canvas.tokens()[position]));
         if by == 0 || ended {
-            return Ok(0);
+            return Ok(None);
         }
-        canvas.grow(by);
+        let at = canvas.len();
+        let grown = Resize { at, tokens: vec![canvas.mask(); by], length: at + by };
+        canvas.resize(&grown);
         let tail = Canvas::new(canvas.tokens().to_vec(), canvas.mask())?;
         self.blocks.append(self.strategy.window.blocks(&tail)?);
-        Ok(by)
+        Ok(Some(grown))
+    }
+
+    /// Changes the length of the canvas as its length policy wants it. The block begins anew: positions may have moved.
+    pub(crate) fn resize(&mut self, resize: &Resize, predictor: &mut dyn Predictor) -> Result<()> {
+        self.state.canvas.resize(resize);
+        self.blocks = self.strategy.window.blocks(&self.state.canvas)?;
+        predictor.forget(self.id);
+        self.enter(self.state.block.index)
     }
 
     pub(crate) fn is_complete(&self) -> bool {

@@ -13,6 +13,7 @@
 //! | pace | [`Pace`] | how many of the ranked positions to commit now |
 //! | revision | [`Revision`] | which committed positions to reopen, and which tokens to replace |
 //! | window | [`Window`] | which masked positions may be filled now |
+//! | length | [`Length`] | how many positions the canvas has |
 //! | cache | [`Cache`] | which positions a forward pass computes |
 //! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best; [`catalogue`] has all parts by name |
 //! | run | [`Run`] | one canvas on its way from masks to text, stepped from outside |
@@ -43,6 +44,7 @@ mod compat;
 mod draw;
 mod ending;
 mod error;
+mod length;
 mod options;
 mod order;
 mod pace;
@@ -63,6 +65,7 @@ pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, NoCache};
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
+pub use length::{Daedal, Expansion, Fixed, Length, Resize};
 pub use options::{Grow, LONGEST_STRATEGY, Options};
 pub use order::{
     Confidence, Dependency, Entropy, Frequencies, LeftToRight, Margin, Order, PositionPrior, Random, RankBy, sources,

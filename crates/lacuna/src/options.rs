@@ -49,15 +49,15 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::new(
         "max_tokens",
         LENGTHS,
-        Default::Depends("no limit but gen_length"),
-        "upper bound on the tokens of the answer; the canvas starts at the model's recommended length and grows by as much while \
-         no end comes",
+        Default::Depends("no limit but gen_length; 2048 with length daedal"),
+        "upper bound on the tokens of the answer; the canvas starts at gen_length if length is daedal, else at the model's \
+         recommended length, and grows by as much while no end comes",
     ),
     Parameter::new(
         "gen_length",
         LENGTHS,
         Default::Depends("the model's own, else 128"),
-        "exact number of masked positions to decode",
+        "exact number of masked positions to decode; with length daedal the number at the start",
     ),
     Parameter::new(
         "window",
@@ -65,6 +65,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         Default::Word("blocks"),
         "which masked positions may be filled now",
     ),
+    Parameter::new("length", Kind::Part(Section::Length), Default::Word("fixed"), "how many positions the canvas has"),
     Parameter::new(
         "cache",
         Kind::Part(Section::Cache),

@@ -7,8 +7,8 @@
 use crate::cache::{CacheView, Computed};
 use crate::scene::{Beliefs, RunState, Scene};
 use crate::{
-    Belief, Changes, Commit, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Result, Row, Run,
-    StopRule, Target,
+    Belief, Changes, Commit, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Resize, Result, Row,
+    Run, StopRule, Target,
 };
 
 /// A step of one run on its way: its plan, and the ranking and beliefs as they become known.
@@ -42,6 +42,8 @@ pub(crate) struct Turn {
     pub(crate) probed: Beliefs,
     /// Changes by the revision.
     pub(crate) changes: Changes,
+    /// Change of the canvas's length.
+    pub(crate) resize: Option<Resize>,
 }
 
 impl Turn {
@@ -57,7 +59,8 @@ impl Turn {
         let computed = strategy.cache.compute(&now);
         let alone = run.model.shifted && strategy.cache.opens_alone(&state.block);
         let masked = state.canvas.masked_before(state.block.range.end);
-        let held = strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
+        let held = strategy.length.holds()
+            || strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
         let open = |p: &usize| !held && (!alone || *p == state.block.range.start);
         let candidates: Vec<usize> = masked.filter(open).collect();
 
@@ -66,6 +69,8 @@ impl Turn {
         let mut used_rows = strategy.order.rows(&state.canvas, &state.block);
         let of_pace = strategy.pace.rows(&state.canvas, &state.block);
         used_rows.extend(of_pace.into_iter().filter(|_| !candidates.is_empty()));
+        let predicted = |target: &Target| computed.contains(run.model.row_of(target.position()));
+        used_rows.extend(strategy.length.rows(&state.canvas).into_iter().filter(predicted));
         let revision = strategy.revision.iter();
         let mut others: Vec<Target> =
             revision.flat_map(|revision| revision.rows(&state.canvas, &state.block)).collect();
@@ -108,6 +113,7 @@ impl Turn {
             probe: Vec::new(),
             probed: Beliefs::default(),
             changes: Changes::default(),
+            resize: None,
         };
         if by == RankBy::Known && !ranks_by_beliefs {
             turn.ranking = Some(run.rank(&turn, strategy.order.score(&turn.scene(state))?)?);

@@ -115,6 +115,13 @@ impl Borders {
     }
 }
 
+impl Description {
+    /// Output row that predicts a position.
+    pub fn row_of(&self, position: usize) -> usize {
+        if self.shifted { position.saturating_sub(1) } else { position }
+    }
+}
+
 /// One canvas in one forward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {

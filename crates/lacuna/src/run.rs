@@ -136,7 +136,7 @@ impl Run {
     }
 
     /// Begins the block with this index.
-    fn enter(&mut self, index: usize) -> Result<()> {
+    pub(crate) fn enter(&mut self, index: usize) -> Result<()> {
         let range = self.blocks.get(index).expect("there is such a block").clone();
         self.state.block = Block { index, range: range.start..range.start, step: 0 };
         let masks = self.state.canvas.masked_before(range.end).count();
@@ -212,13 +212,19 @@ impl Run {
             credits.gather(turn.candidates.iter().filter_map(vote));
         }
         let (committed, Changes { edited, reopened }) = (take(&mut turn.committed), take(&mut turn.changes));
-        let mut delta = Delta { block, committed, edited, reopened, grown: 0 };
+        let mut delta = Delta { block, committed, edited, reopened, resized: None };
         delta.apply(&mut self.state.canvas);
-        let complete = self.is_complete() && !lingers;
-        delta.grown = if complete { self.grow()? } else { 0 };
-        self.trace.deltas.push(delta);
         self.state.number += 1;
         self.state.block.step += 1;
+        delta.resized = match turn.resize.take() {
+            Some(resize) => {
+                self.resize(&resize, predictor)?;
+                Some(resize)
+            }
+            None if self.is_complete() && !lingers => self.grow()?,
+            None => None,
+        };
+        self.trace.deltas.push(delta);
         if done && let Some(next) = self.next_block() {
             self.enter(next)?;
         }

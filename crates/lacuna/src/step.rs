@@ -17,6 +17,7 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         turn.chosen = run.pace(turn, predictor)?;
         turn.committed = run.commit(turn, predictor)?;
         run.revise(turn, predictor)?;
+        run.measure(turn);
         run.read_ahead(turn, predictor)?;
     }
     probe(runs, &mut turns, predictor)?;
@@ -180,6 +181,13 @@ impl Run {
         }
         turn.changes = changes;
         Ok(())
+    }
+
+    /// Change of the canvas's length, if it is not fixed.
+    fn measure(&mut self, turn: &mut Turn) {
+        let Self { strategy, state, model, .. } = self;
+        let most = state.options.grow.as_ref().map_or(model.context, |grow| grow.most);
+        turn.resize = strategy.length.resize(&turn.chosen, most, &turn.scene(state));
     }
 
     /// Reads the rows of the next block that its first step is compared with, if this step finishes the block.

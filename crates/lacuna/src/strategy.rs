@@ -1,4 +1,4 @@
-//! Strategies: an order, a pace, perhaps a revision, a window and a cache.
+//! Strategies: an order, a pace, perhaps a revision, a window, a length and a cache.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::cache::NoCache;
 use crate::catalogue::{self, Build, Default, Given, Need, PRESETS, Parameter, Params, Part, Section, Value};
 use crate::pace::number_of;
 use crate::window::InBlocks;
-use crate::{Block, Cache, Ends, Error, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
+use crate::{Block, Cache, Ends, Error, Fixed, Length, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
 
 /// A way to decode: which positions first, how many at once, which to reopen, where, and what is computed.
 ///
@@ -24,6 +24,8 @@ pub struct Strategy {
     pub revision: Option<Box<dyn Revision>>,
     /// Which positions are open.
     pub window: Arc<dyn Window>,
+    /// How many positions there are.
+    pub length: Box<dyn Length>,
     /// Which positions a forward pass computes.
     pub cache: Arc<dyn Cache>,
     /// Temperature at which the order is drawn; 0 takes the highest score.
@@ -39,6 +41,7 @@ impl Strategy {
             pace: Box::new(pace),
             revision: None,
             window: Arc::new(InBlocks { length: None }),
+            length: Box::new(Fixed),
             cache: Arc::new(NoCache),
             order_temperature: 0.0,
         }
@@ -51,7 +54,8 @@ impl Strategy {
     }
 
     /// The strategy called `<order>[+<pace>][+<revision>]`, or a preset's name. A parameter that it does not use is refused;
-    /// parameters that go with every strategy are passed over, but for `window`, `cache` and `order_temperature`.
+    /// parameters that go with every strategy are passed over, but for `window`, `length`, `cache` and
+    /// `order_temperature`.
     pub fn parse(name: &str, params: &Params) -> Result<Self> {
         let recipe = Recipe::parse(name, params)?;
         recipe.refuse_unused(params)?;
@@ -74,6 +78,10 @@ impl Strategy {
             Some("a temperature adds noise to the scores that the threshold tests")
         } else if scheduled && ends.is_some_and(|ends| ends != Ends::EditsOnly) {
             Some("a schedule promises to end after its steps, but a revision reopens positions")
+        } else if scheduled && !self.length.is_fixed() {
+            Some("a schedule promises to end after its steps, but the canvas grows")
+        } else if ends.is_some() && !self.length.is_fixed() {
+            Some("a revision looks back at positions, but they move when the canvas grows")
         } else if self.pace.most() == Some(1) && ends == Some(Ends::ReopensFewer) {
             Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
         } else {
@@ -91,6 +99,7 @@ pub struct Recipe {
     pace_number: usize,
     revision: Option<Arc<Part>>,
     window: Arc<Part>,
+    length: Arc<Part>,
     cache: Arc<Part>,
     params: Params,
 }
@@ -141,6 +150,7 @@ impl Recipe {
             pace_number: number_of(pace).unwrap_or(1),
             revision: revision.map(|revision| part(Section::Revision, revision)).transpose()?,
             window: named(Section::Window, "window", "blocks")?,
+            length: named(Section::Length, "length", "fixed")?,
             cache: named(Section::Cache, "cache", "none")?,
             params,
         })
@@ -152,7 +162,7 @@ impl Recipe {
     }
 
     fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
-        [&self.order, &self.pace].into_iter().chain(&self.revision).chain([&self.window, &self.cache])
+        [&self.order, &self.pace].into_iter().chain(&self.revision).chain([&self.window, &self.length, &self.cache])
     }
 
     /// The parameters of its parts.
@@ -168,7 +178,7 @@ impl Recipe {
 
     /// The parameters that make the strategy what it is: those of its parts, and those that name parts.
     pub fn own(&self, params: &Params) -> Params {
-        let named = |name: &str| matches!(name, "window" | "cache" | "order_temperature");
+        let named = |name: &str| matches!(name, "window" | "length" | "cache" | "order_temperature");
         params.filter(|name| named(name) || self.parameters().any(|known| known.name == name))
     }
 
@@ -213,6 +223,10 @@ impl Recipe {
             window: match &self.window.build {
                 Build::Window(build) => build(&given(&self.window)?)?,
                 _ => misplaced(&self.window),
+            },
+            length: match &self.length.build {
+                Build::Length(build) => build(&given(&self.length)?)?,
+                _ => misplaced(&self.length),
             },
             cache: match &self.cache.build {
                 Build::Cache(build) => build(&given(&self.cache)?)?,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Belief, Canvas, Token};
+use crate::{Belief, Canvas, Resize, Token};
 
 /// The first canvas and every change since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,14 +25,9 @@ pub struct Delta {
     pub edited: Vec<Commit>,
     /// What was reopened after that, ascending.
     pub reopened: Vec<usize>,
-    /// Masks appended to the canvas after that.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub grown: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+    /// Change of the canvas's length after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<Resize>,
 }
 
 /// A position that was decided.
@@ -69,6 +64,20 @@ impl Trace {
         std::iter::once(self.start.clone()).chain(after)
     }
 
+    /// For each position after so many steps, the step in which it was decided.
+    pub fn decided(&self, steps: usize) -> Vec<Option<usize>> {
+        let mut decided = vec![None; self.start.len()];
+        for (step, delta) in self.deltas[..steps].iter().enumerate() {
+            delta.committed.iter().chain(&delta.edited).for_each(|commit| decided[commit.position] = Some(step));
+            delta.reopened.iter().for_each(|&position| decided[position] = None);
+            if let Some(Resize { at, tokens, length }) = &delta.resized {
+                decided.splice(at..at, tokens.iter().map(|token| (*token != self.start.mask()).then_some(step)));
+                decided.truncate(*length);
+            }
+        }
+        decided
+    }
+
     /// The canvas after all steps.
     pub fn replay(&self) -> Canvas {
         let mut canvas = self.start.clone();
@@ -82,6 +91,6 @@ impl Delta {
     pub fn apply(&self, canvas: &mut Canvas) {
         self.committed.iter().chain(&self.edited).for_each(|commit| canvas.commit(commit.position, commit.token));
         self.reopened.iter().for_each(|&position| canvas.reopen(position));
-        canvas.grow(self.grown);
+        self.resized.iter().for_each(|resize| canvas.resize(resize));
     }
 }

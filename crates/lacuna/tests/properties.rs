@@ -237,6 +237,37 @@ proptest! {
     }
 
     #[test]
+    fn a_canvas_grows_within_its_bound_with_any_order_pace_window_and_cache(
+        case in case(),
+        length in 1..12usize,
+        most in 0..30usize,
+        cache in prop::sample::select(vec!["none", "prefix", "dual", "dkv"]),
+        counts in prop::collection::vec(1..6usize, 2),
+        confidences in prop::collection::vec(0.0..1.0f64, 3),
+    ) {
+        let mut given = case.params.clone();
+        for (name, value) in [("length", Value::from("daedal")), ("cache", cache.into()), ("end_token", 1usize.into()),
+            ("end_check", counts[0].into()), ("expand_by", (1 + counts[1]).into()), ("end_confidence", confidences[0].into()),
+            ("expand_confidence", confidences[1].into()), ("expand_below", confidences[2].into())] {
+            given.set(name, &value).unwrap();
+        }
+        let Ok(strategy) = parse(&case.strategy, &given) else { return Ok(()) };
+        let grow = Some(Grow { ends: Vec::new(), by: 0, most: 2 + length + most });
+        let canvas = Canvas::with_tail(&[4, 5], length, MASK).unwrap();
+        let mut model = model(case.seed);
+        let run = Run::new(canvas, strategy, Options { grow, ..case.options() }, model.description());
+        let Ok(run) = run else { return Ok(()) };
+        let mut runs = [run];
+        decode(&mut runs, &mut model).unwrap();
+        let (canvas, trace) = (runs[0].canvas(), runs[0].trace());
+        prop_assert_eq!(canvas.masked().count(), 0);
+        prop_assert!((2 + length..=2 + length + most).contains(&canvas.len()));
+        prop_assert_eq!(&trace.replay(), canvas);
+        let decided = trace.decided(trace.deltas.len());
+        prop_assert!(decided.len() == canvas.len() && canvas.gaps().all(|position| decided[position].is_some()));
+    }
+
+    #[test]
     fn early_stop_does_not_change_the_visible_text(case in case()) {
         let visible = |run: &Run| -> Vec<Token> {
             let gap = |&position: &usize| run.canvas().is_gap(position);

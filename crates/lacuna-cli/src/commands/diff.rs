@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use lacuna::{Canvas, Draw, Row, Sampling, Target, Token, Trace, View};
+use lacuna::{Canvas, Draw, Row, Sampling, Target, Token, View};
 use lacuna_models::{Record, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -155,7 +155,8 @@ fn matched<'a>(first: &'a [Record], second: &'a [Record], args: &Diff) -> Result
 }
 
 fn compare(id: Value, a: &Record, b: &Record) -> Result<Pair> {
-    let changes = |step: &StepRecord| (step.unmasked.clone(), step.edited.clone(), step.remasked.clone(), step.grown);
+    let changes =
+        |step: &StepRecord| (step.unmasked.clone(), step.edited.clone(), step.remasked.clone(), step.resized.clone());
     let steps = a.steps.len().max(b.steps.len());
     let differs = |&step: &usize| a.steps.get(step).map(changes) != b.steps.get(step).map(changes);
     let traces = [a.trace()?, b.trace()?];
@@ -163,9 +164,9 @@ fn compare(id: Value, a: &Record, b: &Record) -> Result<Pair> {
     let gaps: Vec<usize> = ends[0].gaps().filter(|&position| position < ends[1].len()).collect();
     let same = gaps.iter().filter(|&&position| ends[0].tokens()[position] == ends[1].tokens()[position]).count();
     let most = ends[0].gaps().count().max(ends[1].gaps().count());
-    let whens = [decided(&traces[0]), decided(&traces[1])];
+    let [first, second] = traces.each_ref().map(|trace| trace.decided(trace.deltas.len()));
     let both: Vec<(f64, f64)> =
-        whens[0].iter().filter_map(|(position, step)| Some((*step, *whens[1].get(position)?))).collect();
+        first.iter().zip(&second).filter_map(|(a, b)| Some(((*a)? as f64, (*b)? as f64))).collect();
     Ok(Pair {
         id,
         first_difference: (0..steps).find(differs),
@@ -175,12 +176,6 @@ fn compare(id: Value, a: &Record, b: &Record) -> Result<Pair> {
         flipped: None,
         why: Vec::new(),
     })
-}
-
-/// The step at which each position was decided for the last time.
-fn decided(trace: &Trace) -> BTreeMap<usize, f64> {
-    let steps = trace.deltas.iter().enumerate();
-    steps.flat_map(|(step, delta)| delta.committed.iter().map(move |commit| (commit.position, step as f64))).collect()
 }
 
 /// Spearman's: the correlation of ranks, equals sharing the mean of theirs.

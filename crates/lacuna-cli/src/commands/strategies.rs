@@ -5,19 +5,13 @@ use lacuna::catalogue::{PRESETS, Part, Section, parts};
 
 use super::print;
 
-const SECTIONS: [(Section, &str); 5] = [
-    (Section::Order, "Orders: which masked position comes first"),
-    (Section::Pace, "Paces: how many positions to fill in one step"),
-    (Section::Revision, "Revisions: which filled positions to open again"),
-    (Section::Window, "Windows (--window): which masked positions may be filled now"),
-    (Section::Cache, "Caches (--cache): which positions a forward pass computes; all but none approximate"),
-];
-
 pub(crate) fn strategies() -> Result<()> {
     let mut text =
         String::from("A strategy is <order>[+<pace>][+<revision>], or a preset. Every order goes with every pace.\n");
-    for (section, title) in SECTIONS {
-        text += &format!("\n{title}\n");
+    for section in Section::ALL {
+        let [title, about] = section.title();
+        let flag = section.parameter().map(|name| format!(" (--{name})")).unwrap_or_default();
+        text += &format!("\n{title}{flag}: {about}\n");
         for part in parts(section) {
             text += &format!("  {:<16} {}{}\n", part.name, part.about, flags(&part));
         }

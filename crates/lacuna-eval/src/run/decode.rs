@@ -97,11 +97,9 @@ impl Decoder<'_> {
         let from = job.question.prompt.len();
         let written = &job.run.canvas().tokens()[from..];
         let end = written.iter().position(|token| self.speech.ends().contains(token)).unwrap_or(written.len());
-        let mut order = vec![-1; written.len()];
-        for (step, delta) in job.run.trace().deltas.iter().enumerate() {
-            delta.committed.iter().for_each(|commit| order[commit.position - from] = step as i32);
-            delta.reopened.iter().for_each(|position| order[position - from] = -1);
-        }
+        let trace = job.run.trace();
+        let decided = trace.decided(trace.deltas.len()).into_iter().skip(from);
+        let order = decided.map(|step| step.map_or(-1, |step| step as i32)).collect();
         Ok(Answer {
             problem: job.question.problem,
             text: self.speech.decode(&written[..end])?,

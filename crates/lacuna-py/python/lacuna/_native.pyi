@@ -368,6 +368,10 @@ class Result:
         """Rows of the model's output that were read."""
 
     @property
+    def rows_computed(self) -> int:
+        """Positions that forward passes computed."""
+
+    @property
     def steps(self) -> list[Step]:
         """What each step changed."""
 

@@ -10,14 +10,16 @@ class Options(TypedDict, total=False):
     strategy: str | None
     """<order>[+<pace>][+<revision>], or a preset. It must be a text. Default: the model's own, else dos+eb."""
     max_tokens: int | None
-    """upper bound on the tokens of the answer; the canvas starts at the model's recommended length and grows by
-    as much while no end comes. It must be a whole number from 1 to 16777216. Default: no limit but
-    gen_length."""
+    """upper bound on the tokens of the answer; the canvas starts at gen_length if length is daedal, else at the
+    model's recommended length, and grows by as much while no end comes. It must be a whole number from 1 to
+    16777216. Default: no limit but gen_length; 2048 with length daedal."""
     gen_length: int | None
-    """exact number of masked positions to decode. It must be a whole number from 1 to 16777216. Default: the
-    model's own, else 128."""
+    """exact number of masked positions to decode; with length daedal the number at the start. It must be a whole
+    number from 1 to 16777216. Default: the model's own, else 128."""
     window: str | None
     """which masked positions may be filled now. It must be one of blocks, sliding. Default: blocks."""
+    length: str | None
+    """how many positions the canvas has. It must be one of fixed, daedal. Default: fixed."""
     cache: str | None
     """which positions a forward pass computes; the keys and values of the others are taken from earlier passes,
     which is faster and approximate. It must be one of none, prefix, dual, dkv. Default: none."""
@@ -172,6 +174,24 @@ class Options(TypedDict, total=False):
     max_window: int | None
     """sliding: most positions that are open from the first masked one on. It must be a whole number, 1 or more,
     or -1 for no limit. Default: no limit."""
+    end_token: int | None
+    """daedal: token whose confidence at the end of the canvas tells that there is room enough; the model's
+    end-of-text token if it has one. It must be a whole number from 0 to 2147483648. Default: required."""
+    end_check: int | None
+    """daedal: positions at the end of the canvas with the end token whose confidence is averaged. It must be a
+    whole number from 1 to 65536. Default: 32."""
+    end_confidence: float | None
+    """daedal: confidence in the end below which masks are appended before the first token is decided. It must be
+    0 or more and at most 1. Default: 0.5."""
+    expand_confidence: float | None
+    """daedal: confidence in the end below which a step makes several masks of its least confident one. It must
+    be 0 or more and at most 1. Default: 0.9."""
+    expand_below: float | None
+    """daedal: confidence below which a mask may become several. It must be 0 or more and at most 1. Default:
+    0.1."""
+    expand_by: int | None
+    """daedal: masks that are appended at a time, and that one mask becomes. It must be a whole number from 2 to
+    65536. Default: 8."""
     cache_reload: int | None
     """dkv: steps of a block between two passes that compute everything; 1 computes everything always. It must be
     a whole number from 1 to 65536. Default: 2."""

@@ -79,6 +79,8 @@ pub(crate) struct Computed {
     pub(crate) nfe: usize,
     /// Rows of the model's output that were read.
     pub(crate) rows_read: usize,
+    /// Positions that forward passes computed.
+    pub(crate) rows_computed: usize,
     /// Decoding steps.
     pub(crate) steps: usize,
     /// Seconds from the first step's beginning to the last one's end.
@@ -153,6 +155,7 @@ impl Exchange {
             self.ticket.cancel(index);
             computed.nfe += progress.nfe;
             computed.rows_read += progress.rows_read;
+            computed.rows_computed += progress.rows_computed;
             let written = self.transcripts[index].completion_tokens();
             self.usage.completion_tokens += written;
             self.service.metrics.ended(&self.strategy, finish, written, progress.nfe);

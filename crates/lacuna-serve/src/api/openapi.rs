@@ -82,7 +82,7 @@ pub(crate) fn describe(service: &Service) -> Value {
     schemas["DoneEvent"] = json!({
         "type": "object",
         "description": "What `lacuna generate --format json` prints; `lacuna replay` shows it",
-        "required": ["id", "text", "tokens", "nfe", "rows_read", "steps", "kind", "strategy", "prompt_tokens", "seconds",
+        "required": ["id", "text", "tokens", "nfe", "rows_read", "rows_computed", "steps", "kind", "strategy", "prompt_tokens", "seconds",
             "tokens_per_second", "canvas", "mask_token", "model", "usage", "finish_reason"],
     });
     let paths = &mut api["paths"];

@@ -142,6 +142,9 @@ fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let watched = watch.attention && !uses_attention(strategy);
     let request = Request(asked.filter(|name| !(watched && matches!(name, "layer" | "heads"))));
     let mut plan = request.plan_for(&context)?;
+    if ask.max_tokens.is_none() {
+        plan.max_tokens = plan.max_tokens.map(|most| most.min(service.config.limits.gen_length.max(plan.gen_length)));
+    }
     // Each source costs time, and nothing is gained by naming one twice.
     for (name, there) in [("layer", service.description.layers), ("heads", service.description.heads)] {
         let named = asked.integers(name).map_or(0, |named| named.len());

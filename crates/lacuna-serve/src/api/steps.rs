@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use lacuna::{Canvas, Delta, Token, Trace};
+use lacuna::{Canvas, Delta, Resize, Token, Trace};
 use lacuna_models::{Detail, Ended, Kind, Plan, Record, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -96,6 +96,9 @@ pub(crate) struct StepEvent {
     #[schema(value_type = Vec<Object>)]
     committed: Vec<Detail>,
     remasked: Vec<usize>,
+    /// Change of the canvas's length after that.
+    #[schema(required)]
+    resized: Option<Resized>,
     /// The position and dependency score of everything that was masked before the step, the mean over the watched layers.
     dependency: Vec<(usize, f32)>,
     /// The belief at every slot that was open before the step, if that is watched: position, most probable token, its
@@ -105,6 +108,23 @@ pub(crate) struct StepEvent {
     texts: BTreeMap<Token, String>,
     /// How many positions from the start are decided for good.
     settled: usize,
+}
+
+/// A change of the canvas's length.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Resized {
+    /// Position before which tokens are inserted.
+    at: usize,
+    /// The inserted tokens.
+    tokens: Vec<Token>,
+    /// Length of the canvas after that; what lies behind it is cut off.
+    length: usize,
+}
+
+impl From<Resize> for Resized {
+    fn from(Resize { at, tokens, length }: Resize) -> Self {
+        Self { at, tokens, length }
+    }
 }
 
 /// The last event: the record that `lacuna replay` reads, with what each step changed and no more, and what OpenAI's answers
@@ -186,6 +206,7 @@ struct Follower {
     nfe: usize,
     seconds: f64,
     rows_read: usize,
+    rows_computed: usize,
     finish: Finish,
 }
 
@@ -204,6 +225,7 @@ impl Follower {
             nfe: 0,
             seconds: 0.0,
             rows_read: 0,
+            rows_computed: 0,
             finish: Finish::Length,
         }
     }
@@ -229,7 +251,7 @@ impl Follower {
     }
 
     fn step(&mut self, progress: Progress, finish: Option<Finish>) -> Result<Event, ApiError> {
-        let Progress { delta, seen, slots, settled, nfe, rows_read, seconds, computed, .. } = progress;
+        let Progress { delta, seen, slots, settled, nfe, seconds, computed, .. } = progress;
         let sources = seen.unwrap_or_default().dependency;
         let mean = |position: usize| sources.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
         let masked = self.canvas.masked().filter(|_| !sources.is_empty());
@@ -245,13 +267,15 @@ impl Follower {
             computed,
             committed: self.committed(&delta, text)?,
             remasked: delta.reopened.clone(),
+            resized: delta.resized.clone().map(Resized::from),
             dependency,
             texts: self.texts(&slots, text)?,
             beliefs: slots.iter().map(belief).collect(),
             settled,
         };
         self.trace.deltas.push(delta);
-        (self.nfe, self.rows_read, self.seconds) = (nfe, rows_read, seconds);
+        (self.nfe, self.seconds) = (nfe, seconds);
+        (self.rows_read, self.rows_computed) = (progress.rows_read, progress.rows_computed);
         self.finish = finish.unwrap_or(self.finish);
         Ok(named("step", &event))
     }
@@ -295,6 +319,7 @@ impl Follower {
             kind: self.kind,
             nfe: self.nfe,
             rows_read: self.rows_read,
+            rows_computed: self.rows_computed,
             seconds: self.seconds,
         };
         let mut record = Record::of(&ended, &self.service.checkpoint)?;

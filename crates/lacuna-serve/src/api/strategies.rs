@@ -21,13 +21,14 @@ pub(crate) struct Strategies {
     paces: Vec<StrategyPart>,
     revisions: Vec<StrategyPart>,
     windows: Vec<StrategyPart>,
+    lengths: Vec<StrategyPart>,
     caches: Vec<StrategyPart>,
     presets: Vec<Preset>,
     parameters: Vec<Parameter>,
     model: ModelFacts,
 }
 
-/// An order, a pace, a revision, a window or a cache.
+/// An order, a pace, a revision, a window, a length or a cache.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct StrategyPart {
     name: String,
@@ -116,6 +117,7 @@ pub(crate) async fn strategies(State(service): State<Arc<Service>>) -> Result<Js
         paces: section(Section::Pace),
         revisions: section(Section::Revision),
         windows: section(Section::Window),
+        lengths: section(Section::Length),
         caches: section(Section::Cache),
         presets: PRESETS.iter().map(preset).collect::<Result<_, _>>()?,
         parameters: all_parameters(),

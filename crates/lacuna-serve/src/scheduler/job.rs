@@ -70,6 +70,8 @@ pub(crate) struct Progress {
     pub(crate) nfe: usize,
     /// Rows read so far.
     pub(crate) rows_read: usize,
+    /// Positions computed so far.
+    pub(crate) rows_computed: usize,
     /// Time since the run's first step began.
     pub(crate) seconds: f64,
     /// Time of computing: of each step the share of its positions, without what watching took.
@@ -218,6 +220,7 @@ impl Job {
             finished: self.finished,
             nfe: self.run.forwards(),
             rows_read: self.run.rows_read(),
+            rows_computed: self.run.rows_computed(),
             seconds: self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64()),
             computed: self.computed,
         };

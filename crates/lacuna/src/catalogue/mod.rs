@@ -15,7 +15,9 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 pub use layers::Layers;
 pub use parameter::{Default, Kind, Parameter, Params, Range, Value};
 
-use crate::{Cache, Error, Order, Pace, Result, Revision, Window, cache, options, order, pace, revision, window};
+use crate::{
+    Cache, Error, Length, Order, Pace, Result, Revision, Window, cache, length, options, order, pace, revision, window,
+};
 
 /// The kinds of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +30,37 @@ pub enum Section {
     Revision,
     /// Windows: which masked positions may be filled now.
     Window,
+    /// Lengths: how many positions the canvas has.
+    Length,
     /// Caches: which positions a forward pass computes.
     Cache,
+}
+
+impl Section {
+    /// All sections, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [Self::Order, Self::Pace, Self::Revision, Self::Window, Self::Length, Self::Cache];
+
+    /// Its title, and what its parts decide.
+    pub fn title(self) -> [&'static str; 2] {
+        match self {
+            Self::Order => ["Orders", "which masked position comes first"],
+            Self::Pace => ["Paces", "how many positions to commit in one step"],
+            Self::Revision => ["Revisions", "which committed positions to reopen"],
+            Self::Window => ["Windows", "which masked positions may be filled now"],
+            Self::Length => ["Lengths", "how many positions the canvas has"],
+            Self::Cache => ["Caches", "which positions a forward pass computes; all but none approximate"],
+        }
+    }
+
+    /// The parameter that names its part, if the strategy's name does not.
+    pub fn parameter(self) -> Option<&'static str> {
+        match self {
+            Self::Order | Self::Pace | Self::Revision => None,
+            Self::Window => Some("window"),
+            Self::Length => Some("length"),
+            Self::Cache => Some("cache"),
+        }
+    }
 }
 
 /// Something that a part needs beyond the canvas.
@@ -60,9 +91,9 @@ impl Need {
     }
 }
 
-/// The record of a part: an order, a pace, a revision, a window or a cache.
+/// The record of a part: an order, a pace, a revision, a window, a length or a cache.
 pub struct Part {
-    /// Name, as it stands in a strategy's name or as the value of `window` or `cache`.
+    /// Name, as it stands in a strategy's name or as the value of `window`, `length` or `cache`.
     pub name: Cow<'static, str>,
     /// Description in one line, lower case.
     pub about: Cow<'static, str>,
@@ -86,6 +117,8 @@ pub enum Build {
     Revision(Builder<Box<dyn Revision>>),
     /// Makes a window.
     Window(Builder<Arc<dyn Window>>),
+    /// Makes a length.
+    Length(Builder<Box<dyn Length>>),
     /// Makes a cache.
     Cache(Builder<Arc<dyn Cache>>),
 }
@@ -204,10 +237,20 @@ pub const PRESETS: &[Preset] = &[
         is: "confidence+schedule+core",
         values: &[],
     },
+    Preset {
+        name: "daedal",
+        about: "DAEDAL: confident positions of a canvas that grows where the model needs room",
+        is: "confidence+threshold",
+        values: &[
+            ("length", Default::Word("daedal")),
+            ("threshold", Default::Number(0.9)),
+            ("block_length", Default::Number(32.0)),
+        ],
+    },
 ];
 
 static BUILT_IN: LazyLock<Vec<Arc<Part>>> = LazyLock::new(|| {
-    let sections = [order::parts(), pace::parts(), revision::parts(), window::parts(), cache::parts()];
+    let sections = [order::parts(), pace::parts(), revision::parts(), window::parts(), length::parts(), cache::parts()];
     sections.into_iter().flatten().map(Arc::new).collect()
 });
 static REGISTERED: RwLock<Vec<Arc<Part>>> = RwLock::new(Vec::new());
@@ -259,9 +302,7 @@ impl Named {
 pub fn parameters() -> Vec<Named> {
     let general = options::PARAMETERS.iter();
     let mut all: Vec<Named> = general.map(|&parameter| Named { parameter, of: Vec::new() }).collect();
-    for part in
-        [Section::Order, Section::Pace, Section::Revision, Section::Window, Section::Cache].into_iter().flat_map(parts)
-    {
+    for part in Section::ALL.into_iter().flat_map(parts) {
         for &parameter in &part.parameters {
             let of = (part.name.to_string(), parameter);
             match all.iter_mut().find(|known| known.parameter.name == parameter.name) {
@@ -307,6 +348,7 @@ impl Part {
             Build::Pace(_) | Build::NumberedPace(_) => Section::Pace,
             Build::Revision(_) => Section::Revision,
             Build::Window(_) => Section::Window,
+            Build::Length(_) => Section::Length,
             Build::Cache(_) => Section::Cache,
         }
     }
@@ -350,6 +392,15 @@ impl Part {
         build: impl Fn(&Given<'_>) -> Result<Arc<dyn Window>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Window(Box::new(build)))
+    }
+
+    /// The record of a length.
+    pub fn length(
+        name: &'static str,
+        about: &'static str,
+        build: impl Fn(&Given<'_>) -> Result<Box<dyn Length>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, about, Build::Length(Box::new(build)))
     }
 
     /// The record of a cache.
