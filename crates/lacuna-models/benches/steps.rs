@@ -1,7 +1,7 @@
 //! Forward passes and reading on the small shape: `cargo bench -p lacuna-models --bench steps`.
 
 use divan::Bencher;
-use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, View};
+use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape};
 
 const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
@@ -57,9 +57,12 @@ fn read(bencher: Bencher<'_, '_>, rows: usize, remember: bool) {
     let mut model = model(Precision::Bf16);
     let tokens = canvas(&model, 256);
     model.observe(&[View { tokens: &tokens, ..View::default() }]).expect("the canvas is sound");
-    let sampling = Sampling { suppressed: vec![model.description().mask], ..Sampling::default() };
-    let row =
-        |position| Row { remember, ..Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position)) };
+    let (sampling, description) = (Sampling::default(), model.description());
+    let allowed = TokenSet::all_but(description.vocabulary, &[description.mask]);
+    let row = |position| Row {
+        remember,
+        ..Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position))
+    };
     let rows: Vec<Row<'_>> = (128..128 + rows).map(row).collect();
     bencher.bench_local(|| model.read(&rows));
 }

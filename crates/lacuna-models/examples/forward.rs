@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use lacuna::{AttentionSource, Draw, Row, Sampling, Target, View};
+use lacuna::{AttentionSource, Draw, Row, Sampling, Target, TokenSet, View};
 use lacuna_models::{Checkpoint, Device, Precision, Result, Shape, forward_flops, load};
 
 fn main() -> Result<()> {
@@ -23,8 +23,8 @@ fn main() -> Result<()> {
         let mask = model.description().mask;
         let tokens: Vec<u32> = (0..length).map(|i| if i < length / 3 { 100 + i as u32 } else { mask }).collect();
         let attention = [AttentionSource { layer: model.description().layers / 6, heads: Vec::new() }];
-        let sampling = Sampling { suppressed: vec![mask], ..Sampling::default() };
-        let row = |position| Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position));
+        let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(model.description().vocabulary, &[mask]));
+        let row = |position| Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position));
         let all: Vec<Row<'_>> = (length / 3..length).map(row).collect();
         let view = |attention| View { tokens: &tokens, attention, ..View::default() };
         let mut best = [f64::INFINITY; 4];

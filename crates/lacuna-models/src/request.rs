@@ -109,9 +109,10 @@ impl Request {
         let options = Options {
             sampling: Sampling {
                 rule: self.token_rule(model.convention)?,
-                suppressed: model.end.filter(|_| flag("suppress_eos")).into_iter().collect(),
                 deferred: if flag("defer_eos") { model.ends.clone() } else { Vec::new() },
             },
+            suppressed: model.end.filter(|_| flag("suppress_eos")).into_iter().collect(),
+            constraint: None,
             stop: if self.flag("early_stop").unwrap_or(true) { model.ends.clone() } else { Vec::new() },
             guidance: self.number("guidance").unwrap_or(0.0) as f32,
             watch: Vec::new(),
@@ -251,7 +252,7 @@ impl Plan {
             options.grow = Some(Grow { ends: Vec::new(), by: 0, most });
         }
         if !allow_eos {
-            options.sampling.suppressed.extend(&self.ends);
+            options.suppressed.extend(&self.ends);
         }
         Run::new(canvas, self.strategy.clone(), options, model)
     }

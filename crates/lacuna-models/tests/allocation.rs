@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, View};
+use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision, Shape};
 
 struct Counting;
@@ -47,10 +47,10 @@ fn a_steady_step_allocates_only_what_it_returns_and_buffers_are_as_planned() {
         let mask = model.description().mask;
         let tokens: Vec<Token> = (0..LENGTH).map(|i| if i < LENGTH - ROWS { 10 + i as Token } else { mask }).collect();
         let attention = [AttentionSource { layer: 1, heads: Vec::new() }];
-        let sampling = Sampling { suppressed: vec![mask], ..Sampling::default() };
+        let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(model.description().vocabulary, &[mask]));
         let row = |position| Row {
             remember: true,
-            ..Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position))
+            ..Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position))
         };
         let rows: Vec<Row<'_>> = (LENGTH - ROWS..LENGTH).map(row).collect();
         let mut step = || {

@@ -6,6 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
@@ -14,7 +15,7 @@ use cudarc::driver::result as driver;
 use lacuna::catalogue::Params;
 use lacuna::{
     Belief, Canvas, Description, Observation, Options, Predictor, Recipe, Row, Run, Sampling, Strategy, Target, Token,
-    TokenRule, View, decode,
+    TokenRule, TokenSet, View, decode,
 };
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, check, compile_kernels, describe_gpu,
@@ -169,7 +170,7 @@ with! { gpu:
             (nucleus(0.5, 0.9, 20), vec![]),
             (nucleus(0.0, 0.4, 0), vec![5]),
         ] {
-            let sampling = Sampling { rule: choice, suppressed: vec![common::MASK], deferred };
+            let sampling = Sampling { rule: choice, deferred };
             let run = |model: &mut dyn Model| -> Vec<Belief> {
                 let mut all = Vec::new();
                 for length in [40, 37] {
@@ -673,9 +674,19 @@ fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usiz
     let error = relative(&gpu.logits(0).unwrap().concat(), &cpu.logits(0).unwrap().concat());
     assert!(error < logit, "{odd:?} at {length}: logits are off by {error:e} of their norm");
     if gpu.precision() == Precision::F32 {
-        let sampling = Sampling { suppressed: vec![3, 0], ..Sampling::default() };
-        let rows: Vec<Row<'_>> =
-            (0..length).map(|at| Row { scored_token: Some(5), ..row(0, Target::Position(at), &sampling) }).collect();
+        // Everything, few tokens, and one alone, which may be deferred.
+        let vocabulary = gpu.description().vocabulary;
+        let all = TokenSet::all_but(vocabulary, &[3, 0]);
+        let words = |keep: fn(usize) -> u32| -> Arc<[u32]> {
+            all.words().iter().enumerate().map(|(at, word)| word & keep(at)).collect()
+        };
+        let sets =
+            [all.clone(), words(|at| 0x8000_0012 << (at % 3)).into(), words(|at| u32::from(at == 0) << 1).into()];
+        let allowed = |at: usize| &sets[at % sets.len()];
+        let sampling = Sampling::default();
+        let rows: Vec<Row<'_>> = (0..length)
+            .map(|at| Row { scored_token: Some(5), allowed: allowed(at), ..row(0, Target::Position(at), &sampling) })
+            .collect();
         for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
             assert_belief(found, &exact, 2e-4);
         }
@@ -684,8 +695,9 @@ fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usiz
             [(0.999, 0, 1), (0.5, 0, 1), (0.9, 3000, 1), (1.0, 130, 1), (1.0, 1, 0), (1e-9, 0, 0)]
         {
             let choice = TokenRule::Nucleus { temperature: 0.8, top_p, top_k };
-            let sampling = Sampling { rule: choice, suppressed: vec![3, 0], deferred: vec![1; deferred] };
-            let rows: Vec<Row<'_>> = (0..length).step_by(5).map(|at| row(0, Target::Position(at), &sampling)).collect();
+            let sampling = Sampling { rule: choice, deferred: vec![1; deferred] };
+            let row = |at| Row { allowed: allowed(at), ..row(0, Target::Position(at), &sampling) };
+            let rows: Vec<Row<'_>> = (0..length).step_by(5).map(row).collect();
             for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
                 assert_belief(found, &exact, 2e-3);
             }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lacuna::{
     Belief, Compute, Description, Draw, Guide, Observation, Predictor, Result, Row, Run, Sampling, Target, Token,
-    TokenRule, View,
+    TokenRule, TokenSet, View,
 };
 use lacuna_models::Plan;
 
@@ -34,6 +34,8 @@ pub(crate) struct Slot {
 /// A canvas whose slots are to be read in the next forward pass.
 struct Watched {
     tokens: Vec<Token>,
+    /// Its open slots, with the tokens that may stand there.
+    open: Vec<(usize, TokenSet)>,
     sampling: Sampling,
     guidance: f32,
 }
@@ -57,7 +59,8 @@ impl<'a> Watcher<'a> {
         let tokens = run.canvas().tokens().to_vec();
         self.watched.push(Watched {
             tokens,
-            sampling: greedy(&plan.options.sampling, run.canvas().mask()),
+            open: run.canvas().masked().map(|position| (position, run.allowed(position).clone())).collect(),
+            sampling: greedy(&plan.options.sampling),
             guidance: plan.options.guidance,
         });
     }
@@ -69,9 +72,8 @@ impl<'a> Watcher<'a> {
 
     fn read(&mut self, views: &[View<'_>]) -> Result<()> {
         let Self { model, watched, seen, .. } = self;
-        let mask = model.description().mask;
         seen.clear();
-        for Watched { tokens, sampling, guidance } in watched {
+        for Watched { tokens, open, sampling, guidance } in watched {
             let Some(view) = views.iter().position(|view| view.tokens == *tokens) else {
                 seen.push(Vec::new());
                 continue;
@@ -80,13 +82,13 @@ impl<'a> Watcher<'a> {
                 Compute::All | Compute::AllAndCache => true,
                 Compute::Only(positions) => positions.binary_search(position).is_ok(),
             };
-            let open = (0..tokens.len()).filter(|&position| tokens[position] == mask).filter(computed);
+            let open = open.iter().filter(|(position, _)| computed(position));
             let guide = (*guidance > 0.0).then_some(Guide { view: view + 1, scale: *guidance });
-            let row = |position| Row {
+            let row = |position, allowed| Row {
                 guide,
-                ..Row::new(view, Target::Position(position), sampling, Draw::new(0, 0, position))
+                ..Row::new(view, Target::Position(position), sampling, allowed, Draw::new(0, 0, position))
             };
-            let rows: Vec<Row<'_>> = open.map(row).collect();
+            let rows: Vec<Row<'_>> = open.map(|(position, allowed)| row(*position, allowed)).collect();
             let beliefs = model.read(&rows)?;
             let slot = |(row, Belief { token, first, second, entropy, .. }): (&Row<'_>, Belief)| Slot {
                 position: row.target.position(),
@@ -102,9 +104,8 @@ impl<'a> Watcher<'a> {
 }
 
 /// The same way to look at logits, but the most probable token is always chosen.
-pub(crate) fn greedy(sampling: &Sampling, mask: Token) -> Sampling {
+fn greedy(sampling: &Sampling) -> Sampling {
     let mut sampling = sampling.clone();
-    sampling.suppressed.push(mask);
     sampling.rule = match sampling.rule {
         TokenRule::Gumbel { .. } => TokenRule::Greedy,
         rule => rule,

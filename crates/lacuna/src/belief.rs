@@ -28,9 +28,7 @@ pub struct Belief {
 pub struct Sampling {
     /// How the token is chosen.
     pub rule: TokenRule,
-    /// Tokens that are never chosen and have no probability. The mask token always belongs here.
-    pub suppressed: Vec<Token>,
-    /// Tokens that can be chosen, but whose confidence is zero, so that positions that want them wait
+    /// Tokens that can be chosen, but whose confidence is zero unless there are no others, so that positions that want them wait
     /// (LLaDA's `confidence_eos_eot_inf`).
     pub deferred: Vec<Token>,
 }
@@ -76,10 +74,10 @@ impl Row<'_> {
         if logits.iter().any(|logit| logit.is_nan()) {
             return Err(not_finite());
         }
-        mask_out(logits, &self.sampling.suppressed);
+        self.allowed.keep(logits);
         let vote = self.credit.map(|credit| credit.add(logits));
         let token = self.sampling.rule.choose(logits, self.draw);
-        mask_out(logits, &self.sampling.deferred);
+        self.sampling.defer(logits);
 
         let Shape { first, second, log_total, entropy } = Shape::of(logits);
         if !log_total.is_finite() {
@@ -101,6 +99,16 @@ impl Row<'_> {
             *previous = Some(Previous { logits: logits.to_vec(), log_total });
         }
         Ok(belief)
+    }
+}
+
+impl Sampling {
+    /// Takes their probability from deferred tokens, unless there are no others.
+    fn defer(&self, logits: &mut [f32]) {
+        let other = |(token, logit): (Token, &f32)| *logit > f32::NEG_INFINITY && !self.deferred.contains(&token);
+        if !self.deferred.is_empty() && (0..).zip(&*logits).any(other) {
+            self.deferred.iter().for_each(|&token| logits[token as usize] = f32::NEG_INFINITY);
+        }
     }
 }
 
@@ -191,12 +199,6 @@ impl Shape {
     }
 }
 
-fn mask_out(logits: &mut [f32], tokens: &[Token]) {
-    for &token in tokens {
-        logits[token as usize] = f32::NEG_INFINITY;
-    }
-}
-
 fn argmax(logits: &[f32], weight: impl Fn(f32, usize) -> f64) -> Token {
     let mut best = (f64::NEG_INFINITY, 0);
     for (token, &logit) in logits.iter().enumerate() {
@@ -249,11 +251,12 @@ fn divergence(logits: &[f32], log_total: f64, previous: &Previous) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Target;
+    use crate::{Target, TokenSet};
+    use std::sync::LazyLock;
 
     fn row(sampling: &Sampling) -> Row<'_> {
-        let draw = Draw::new(0, 0, 0);
-        Row::new(0, Target::Position(0), sampling, draw)
+        static ALL: LazyLock<TokenSet> = LazyLock::new(|| TokenSet::all_but(8, &[]));
+        Row::new(0, Target::Position(0), sampling, &ALL, Draw::new(0, 0, 0))
     }
 
     fn logits(probabilities: &[f64]) -> Vec<f32> {
@@ -285,8 +288,9 @@ mod tests {
 
     #[test]
     fn suppressed_tokens_have_no_probability_and_deferred_ones_no_confidence() {
-        let suppressing = Sampling { suppressed: vec![1], ..Sampling::default() };
-        let belief = believe(&suppressing, &[0.2, 0.5, 0.3]);
+        let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(3, &[1]));
+        let suppressing = Row { allowed: &allowed, ..row(&sampling) };
+        let belief = suppressing.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap();
         assert_eq!(belief.token, 2);
         assert_close(belief.probability, 0.6);
 
@@ -295,6 +299,7 @@ mod tests {
         let belief = believe(&deferring, &[0.2, 0.5, 0.3]);
         assert_eq!((belief.token, belief.probability), (1, 0.0));
         assert_close(belief.first, 0.6);
+        assert_close(believe(&deferring, &[0.0, 0.5, 0.0]).probability, 1.0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
         }
     }
     let sampling = &options.sampling;
-    let mut special = sampling.suppressed.iter().chain(&sampling.deferred).chain(&options.stop);
+    let mut special = options.suppressed.iter().chain(&sampling.deferred).chain(&options.stop);
     if let Some(token) = special.find(|token| **token as usize >= model.vocabulary) {
         let why = format!("end or suppressed token {token} is outside the vocabulary, 0 to {}", model.vocabulary - 1);
         return Err(Error::Incompatible(why.into()));

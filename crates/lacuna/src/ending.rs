@@ -1,5 +1,6 @@
 //! When a run ends: its text is decided, its canvas is complete, or it grows.
 
+use crate::allowed::Allowed;
 use crate::scene::RunState;
 use crate::{Canvas, Predictor, Resize, Result, Run};
 
@@ -13,11 +14,11 @@ impl Run {
         self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
     }
 
-    /// Appends masks to a canvas that is decided without an end token, if it may grow.
+    /// Appends masks to a canvas that is decided without an end token, if it may grow. A text under a constraint is complete when its
+    /// canvas is.
     pub(crate) fn grow(&mut self) -> Result<Option<Resize>> {
-        let Some(grow) = self.state.options.grow.as_ref().filter(|_| self.strategy.length.is_fixed()) else {
-            return Ok(None);
-        };
+        let free = self.strategy.length.is_fixed() && self.state.options.constraint.is_none();
+        let Some(grow) = self.state.options.grow.as_ref().filter(|_| free) else { return Ok(None) };
         let canvas = &mut self.state.canvas;
         let by = grow.by.min(grow.most.saturating_sub(canvas.len()));
         let ended = canvas.gaps().any(|position| grow.ends.contains(&canvas.tokens()[position]));
@@ -32,12 +33,18 @@ impl Run {
         Ok(Some(grown))
     }
 
-    /// Changes the length of the canvas as its length policy wants it. The block begins anew: positions may have moved.
-    pub(crate) fn resize(&mut self, resize: &Resize, predictor: &mut dyn Predictor) -> Result<()> {
-        self.state.canvas.resize(resize);
-        self.blocks = self.strategy.window.blocks(&self.state.canvas)?;
+    /// Changes the length of the canvas as its length policy wants it, if the constraint can be met then. The block begins anew:
+    /// positions may have moved.
+    pub(crate) fn resize(&mut self, resize: &Resize, predictor: &mut dyn Predictor) -> Result<bool> {
+        let state = &mut self.state;
+        let mut canvas = state.canvas.clone();
+        canvas.resize(resize);
+        let Ok(allowed) = Allowed::new(&canvas, &state.options, self.model.vocabulary) else { return Ok(false) };
+        (state.canvas, state.allowed) = (canvas, allowed);
+        self.blocks = self.strategy.window.blocks(&state.canvas)?;
         predictor.forget(self.id);
-        self.enter(self.state.block.index)
+        self.enter(self.state.block.index)?;
+        Ok(true)
     }
 
     pub(crate) fn is_complete(&self) -> bool {

@@ -11,6 +11,7 @@
 //! | predictor | [`Predictor`] | the model: it observes canvases, then tells its [`Belief`] at the positions asked for |
 //! | order | [`Order`] | a score for each masked position, the highest first |
 //! | pace | [`Pace`] | how many of the ranked positions to commit now |
+//! | constraint | [`Constraint`] | which tokens may stand where, so that the text fits |
 //! | revision | [`Revision`] | which committed positions to reopen, and which tokens to replace |
 //! | window | [`Window`] | which masked positions may be filled now |
 //! | length | [`Length`] | how many positions the canvas has |
@@ -36,6 +37,7 @@
 //!
 //! The step itself is [`step()`], in `step.rs`; the rows it reads are planned in `plan.rs`.
 
+mod allowed;
 mod belief;
 mod cache;
 mod canvas;
@@ -60,6 +62,7 @@ mod strategy;
 mod trace;
 mod window;
 
+pub use allowed::{Constraint, Fit, TokenSet};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
 pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, NoCache};
 pub use canvas::{Block, Canvas, Token};

@@ -1,13 +1,19 @@
 //! Options of a run beside its strategy, and the parameters that go with every strategy.
 
+use std::sync::Arc;
+
 use crate::catalogue::{Default, Kind, Parameter, Range, Section};
-use crate::{AttentionSource, Sampling, Token};
+use crate::{AttentionSource, Constraint, Sampling, Token};
 
 /// Options of a run beside its strategy.
 #[derive(Clone, Debug, std::default::Default)]
 pub struct Options {
-    /// Rule by which tokens are taken from distributions. The mask token is always suppressed.
+    /// Rule by which tokens are taken from distributions.
     pub sampling: Sampling,
+    /// Tokens that are never chosen and have no probability. The mask token always belongs here.
+    pub suppressed: Vec<Token>,
+    /// The texts that the run may write, if not all. It alone says which tokens may stand where it says anything.
+    pub constraint: Option<Arc<dyn Constraint>>,
     /// End tokens. Once one of them is decided and so is everything before it, the run stops: positions behind it cannot change
     /// the text. Empty: the run goes on until every position is decided.
     pub stop: Vec<Token>,

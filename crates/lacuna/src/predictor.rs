@@ -1,6 +1,6 @@
 //! The model, as decoding sees it.
 
-use crate::{Belief, Draw, Result, Sampling, Token};
+use crate::{Belief, Draw, Result, Sampling, Token, TokenSet};
 
 /// A model that can be asked in two phases: what does it make of these canvases, and what does it believe at these
 /// positions?
@@ -252,6 +252,8 @@ pub struct Row<'a> {
     pub target: Target,
     /// How to turn logits into a belief.
     pub sampling: &'a Sampling,
+    /// Tokens that may be chosen; the others have no probability.
+    pub allowed: &'a TokenSet,
     /// The random numbers for this row.
     pub draw: Draw,
     /// A token whose probability is wanted too.
@@ -266,8 +268,8 @@ pub struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// A plain row: no scored token, no guide, no credit, nothing remembered.
-    pub fn new(view: usize, target: Target, sampling: &'a Sampling, draw: Draw) -> Self {
-        Self { view, target, sampling, draw, scored_token: None, guide: None, credit: None, remember: false }
+    pub fn new(view: usize, target: Target, sampling: &'a Sampling, allowed: &'a TokenSet, draw: Draw) -> Self {
+        Self { view, target, sampling, allowed, draw, scored_token: None, guide: None, credit: None, remember: false }
     }
 }
 

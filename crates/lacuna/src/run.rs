@@ -3,12 +3,13 @@
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::allowed::Allowed;
 use crate::cache::Computed;
 use crate::plan::Turn;
 use crate::scene::{Credits, RunState};
 use crate::{
     AttentionSource, Block, Blocks, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation, Options,
-    Predictor, Result, Strategy, Target, Token, Trace, View, compat, step,
+    Predictor, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -39,9 +40,8 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 
 impl Run {
     /// A run that decodes the canvas. Everything that `model` cannot do for this strategy is refused here.
-    pub fn new(canvas: Canvas, strategy: Strategy, mut options: Options, model: &Description) -> Result<Self> {
+    pub fn new(canvas: Canvas, strategy: Strategy, options: Options, model: &Description) -> Result<Self> {
         compat::check(&canvas, &strategy, &options, model)?;
-        options.sampling.suppressed.push(canvas.mask());
         let blocks = strategy.window.blocks(&canvas)?;
         let mut run = Self {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
@@ -53,6 +53,7 @@ impl Run {
                 block: Block { index: 0, range: 0..0, step: 0 },
                 compares: strategy.pace.compares(),
                 credits: strategy.pace.credit().map(Credits::new),
+                allowed: Allowed::new(&canvas, &options, model.vocabulary)?,
                 canvas,
                 options,
                 seen: Observation::default(),
@@ -84,6 +85,11 @@ impl Run {
     /// All changes so far.
     pub fn trace(&self) -> &Trace {
         &self.trace
+    }
+
+    /// The tokens that may stand at a position.
+    pub fn allowed(&self, position: usize) -> &TokenSet {
+        self.state.allowed.at(position)
     }
 
     /// The observation of the last forward pass: the attention that the order needs, then what is watched beside it.
@@ -217,13 +223,11 @@ impl Run {
         self.state.number += 1;
         self.state.block.step += 1;
         delta.resized = match turn.resize.take() {
-            Some(resize) => {
-                self.resize(&resize, predictor)?;
-                Some(resize)
-            }
+            Some(resize) => self.resize(&resize, predictor)?.then_some(resize),
             None if self.is_complete() && !lingers => self.grow()?,
             None => None,
         };
+        self.state.allowed.begin_step(self.state.canvas.len());
         self.trace.deltas.push(delta);
         if done && let Some(next) = self.next_block() {
             self.enter(next)?;

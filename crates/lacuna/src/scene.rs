@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::allowed::Allowed;
 use crate::{
     Belief, Block, Canvas, Credit, CreditRule, Draw, Guide, Observation, Options, Row, StopRule, Target, Token,
 };
@@ -12,6 +13,8 @@ pub(crate) struct RunState {
     pub(crate) canvas: Canvas,
     pub(crate) block: Block,
     pub(crate) options: Options,
+    /// Tokens that may stand at each position.
+    pub(crate) allowed: Allowed,
     /// Observation of the last forward pass.
     pub(crate) seen: Observation,
     /// Steps taken.
@@ -73,6 +76,7 @@ impl RunState {
             view,
             target,
             sampling: &self.options.sampling,
+            allowed: self.allowed.at(target.position()),
             draw: self.draw(target.position()),
             scored_token: (token != self.canvas.mask()).then_some(token),
             guide: (self.width() > 1).then_some(Guide { view: view + 1, scale: self.options.guidance }),

@@ -1,6 +1,7 @@
 //! The step: observe, order, pace, commit, revise.
 
 use std::collections::HashSet;
+use std::mem::take;
 use std::sync::Arc;
 
 use crate::plan::Turn;
@@ -141,9 +142,10 @@ impl Run {
         }
     }
 
-    /// The tokens of the chosen positions, ascending by position.
-    fn commit(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<Commit>> {
-        let chosen = turn.chosen.clone();
+    /// The tokens of the chosen positions, ascending by position. They are written one after the other: a position whose token does
+    /// not go with those before it waits for another step.
+    fn commit(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<Vec<Commit>> {
+        let chosen = take(&mut turn.chosen);
         turn.read(&self.state, chosen.iter().map(|&position| Target::Position(position)), predictor)?;
         let ranking = turn.ranking.as_ref().expect("the candidates were ranked");
         let mut scores = vec![0.0; self.state.canvas.len()];
@@ -152,6 +154,8 @@ impl Run {
         let commit =
             |&position: &usize| Commit { score: scores[position], ..Commit::of(position, scene.belief(position)) };
         let mut committed: Vec<Commit> = chosen.iter().map(commit).collect();
+        committed.retain(|commit| self.state.allowed.write(commit.position, commit.token));
+        turn.chosen = committed.iter().map(|commit| commit.position).collect();
         committed.sort_by_key(|commit| commit.position);
         Ok(committed)
     }
@@ -173,12 +177,14 @@ impl Run {
     pub(crate) fn apply_revision(&mut self, turn: &mut Turn) -> Result<()> {
         let filled = self.fills(&turn.chosen);
         let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
-        let changes = revision.revise(&turn.chosen, filled, &turn.scene(state))?;
+        let mut changes = revision.revise(&turn.chosen, filled, &turn.scene(state))?;
         let decided = |position: usize| state.canvas.is_decided(position) || turn.chosen.contains(&position);
         let mut touched = changes.edited.iter().map(|edit| edit.position).chain(changes.reopened.iter().copied());
         if let Some(position) = touched.find(|&position| !decided(position)) {
             return Err(Error::NotDecided { position, step: state.number });
         }
+        changes.edited.retain(|edit| state.allowed.write(edit.position, edit.token));
+        changes.reopened.iter().for_each(|&position| state.allowed.reopen(position));
         turn.changes = changes;
         Ok(())
     }

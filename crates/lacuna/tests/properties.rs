@@ -1,13 +1,14 @@
 //! What must hold for every strategy, on random models, canvases and blocks.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use lacuna::catalogue::{Params, Section, Value, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Changes, Delta, Description, Draw, Error, Grow, Observation, Options, Pace, Predictor, Ranked,
-    ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, Scene, StopRule, Strategy, Target, Token, TokenRule,
-    View, decode,
+    Belief, Canvas, Changes, Constraint, Delta, Description, Draw, Error, Fit, Grow, Observation, Options, Pace,
+    Predictor, Ranked, ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, Scene, StopRule, Strategy,
+    Target, Token, TokenRule, TokenSet, View, decode,
 };
 use proptest::prelude::*;
 
@@ -283,10 +284,79 @@ proptest! {
     #[test]
     fn suppressed_tokens_never_appear(case in case()) {
         let mut options = case.options();
-        options.sampling.suppressed = vec![STOP, 5];
+        options.suppressed = vec![STOP, 5];
         let run = case.run(options);
         let written = run.trace().deltas.iter().flat_map(|delta| delta.committed.iter().chain(&delta.edited));
         prop_assert!(written.into_iter().all(|commit| ![MASK, STOP, 5].contains(&commit.token)));
+    }
+
+    #[test]
+    fn a_text_under_a_constraint_fits_at_every_step(
+        case in case(),
+        seed in any::<u64>(),
+        count in 1..6u64,
+        guidance in prop::sample::select(vec![0.0, 1.5]),
+        deferred in prop::sample::select(vec![vec![], vec![STOP], (1..VOCABULARY as Token).collect()]),
+    ) {
+        let length = case.tokens.len() as u64;
+        let token = |text, position| 1 + (random(&[seed, text, position]) * (VOCABULARY - 1) as f64) as Token;
+        let texts = OneOf((0..count).map(|text| (0..length).map(|position| token(text, position)).collect()).collect());
+        let mut options = Options { constraint: Some(Arc::new(texts.clone())), guidance, ..case.options() };
+        options.sampling.deferred = deferred;
+        let run = case.run(options);
+        prop_assert_eq!(run.canvas().masked().count(), 0);
+        for canvas in run.trace().canvases() {
+            prop_assert!(texts.0.iter().any(|text| fits(text, &canvas)));
+        }
+    }
+}
+
+/// Some texts, of which the gaps of a canvas must hold one.
+#[derive(Clone, Debug)]
+struct OneOf(Vec<Vec<Token>>);
+
+#[derive(Debug)]
+struct OneOfFit(OneOf, Canvas);
+
+fn fits(text: &[Token], canvas: &Canvas) -> bool {
+    canvas.gaps().all(|position| canvas.is_masked(position) || canvas.tokens()[position] == text[position])
+}
+
+impl Constraint for OneOf {
+    fn begin(&self, canvas: &Canvas) -> Result<Box<dyn Fit>> {
+        Ok(Box::new(OneOfFit(self.clone(), canvas.clone())))
+    }
+}
+
+impl Fit for OneOfFit {
+    fn allowed(&mut self, position: usize) -> Option<TokenSet> {
+        let before = self.1.tokens()[position];
+        let others = (0..VOCABULARY as Token).filter(|&token| token == MASK || !self.fits_with(position, token));
+        let allowed = TokenSet::all_but(VOCABULARY, &others.collect::<Vec<_>>());
+        assert!(before == MASK || allowed.contains(before));
+        self.1.is_gap(position).then_some(allowed)
+    }
+
+    fn write(&mut self, position: usize, token: Token) -> bool {
+        let fits = self.fits_with(position, token);
+        if fits {
+            self.1.commit(position, token);
+        }
+        fits
+    }
+
+    fn reopen(&mut self, position: usize) {
+        self.1.reopen(position);
+    }
+}
+
+impl OneOfFit {
+    fn fits_with(&self, position: usize, token: Token) -> bool {
+        let mut canvas = self.1.clone();
+        if canvas.is_gap(position) {
+            canvas.commit(position, token);
+        }
+        self.0.0.iter().any(|text| fits(text, &canvas))
     }
 }
 

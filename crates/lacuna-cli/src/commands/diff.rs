@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use lacuna::{Canvas, Draw, Row, Sampling, Target, Token, View};
+use lacuna::{Canvas, Draw, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Record, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -211,8 +211,10 @@ fn explain(a: &Record, b: &Record, step: usize, engine: &mut Engine) -> Result<V
     let mut positions: Vec<usize> = a.keys().chain(b.keys()).copied().filter(|p| a.get(p) != b.get(p)).collect();
     positions.sort_unstable();
     positions.dedup();
-    let sampling = Sampling { suppressed: vec![canvas.mask()], ..Sampling::default() };
-    let row = |&position: &usize| Row::new(0, Target::Position(position), &sampling, Draw::new(0, 0, position));
+    let vocabulary = engine.predictor.description().vocabulary;
+    let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(vocabulary, &[canvas.mask()]));
+    let row =
+        |&position: &usize| Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position));
     engine.predictor.observe(&[View { tokens: canvas.tokens(), ..View::default() }])?;
     let beliefs = engine.predictor.read(&positions.iter().map(row).collect::<Vec<_>>())?;
     let why = |(position, belief): (usize, lacuna::Belief)| Why {

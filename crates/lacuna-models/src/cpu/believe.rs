@@ -7,17 +7,14 @@ use crate::ask::takes_the_largest;
 
 /// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth, and several times as fast.
 ///
-/// `logits` must have room for every token that the row's sampling names.
+/// `logits` must have room for every token that the row names.
 pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
     if !takes_the_largest(row.sampling) || row.credit.is_some() {
         return row.believe(logits, previous);
     }
     let not_finite = || Error::NotFinite { position: row.target.position() };
-    for &token in &row.sampling.suppressed {
-        if logits[token as usize].is_nan() {
-            return Err(not_finite());
-        }
-        logits[token as usize] = f32::NEG_INFINITY;
+    if !row.allowed.keep(logits) {
+        return Err(not_finite());
     }
     let Summary { first, second, token, total, weighted } = Summary::of(logits);
     let log_total = f64::from(first) + total.ln();
@@ -57,7 +54,7 @@ fn compare(logits: &[f32], log_total: f64, previous: &mut Option<Previous>) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lacuna::{Draw, Sampling, Target, TokenRule};
+    use lacuna::{Draw, Sampling, Target, TokenRule, TokenSet};
 
     fn close(found: f64, exact: f64) -> bool {
         (found - exact).abs() <= 2e-6 * exact.abs() + 1e-12
@@ -73,10 +70,11 @@ mod tests {
     fn beliefs_are_those_of_the_reference() {
         for (length, reach) in [(7, 3.0), (511, 0.1), (2048, 12.0), (4097, 30.0), (50_000, 20.0), (50_000, 200.0)] {
             for choice in [TokenRule::Greedy, TokenRule::Nucleus { temperature: 0.0, top_p: 1.0, top_k: 0 }] {
-                let sampling = Sampling { rule: choice, suppressed: vec![3, 6], deferred: Vec::new() };
+                let sampling = Sampling { rule: choice, deferred: Vec::new() };
+                let allowed = TokenSet::all_but(length, &[3, 6]);
                 let draw = Draw::new(0, 0, 0);
                 let (target, scored_token) = (Target::Position(0), Some(4));
-                let row = Row { scored_token, remember: true, ..Row::new(0, target, &sampling, draw) };
+                let row = Row { scored_token, remember: true, ..Row::new(0, target, &sampling, &allowed, draw) };
                 let (mut kept, mut kept_exact) = (None, None);
                 for step in 0..3 {
                     let found = believe(&row, &mut logits(step, length, reach), &mut kept).unwrap();
@@ -102,9 +100,9 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_is_refused_even_where_it_is_suppressed() {
-        let sampling = Sampling { suppressed: vec![3], ..Sampling::default() };
+        let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(40, &[3]));
         let draw = Draw::new(0, 0, 0);
-        let row = Row::new(0, Target::Position(9), &sampling, draw);
+        let row = Row::new(0, Target::Position(9), &sampling, &allowed, draw);
         for (position, value) in [(3, f32::NAN), (5, f32::NAN), (5, f32::INFINITY)] {
             let mut logits = logits(1, 40, 2.0);
             logits[position] = value;

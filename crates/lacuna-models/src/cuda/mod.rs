@@ -25,7 +25,7 @@
 //! 1. Each row that is asked for becomes a `RowRequest`: the row of the layout that predicts it, and the row that guides it.
 //! 2. The rows needed are selected. For them, the rest of the last block runs.
 //! 3. Requests are cut into chunks. A chunk's rows are projected onto the vocabulary, and each tile of logits is reduced to a
-//!    `Summary` at once. A `RowSpec` says what is made of a row: suppressed tokens, temperature, guidance, where its logits go.
+//!    `Summary` at once. A `RowSpec` says what is made of a row: temperature, guidance, where its logits go.
 //! 4. Rows that are truncated (top-p, top-k) or have deferred tokens get a second pass over their logits.
 //! 5. Summaries are fetched, and become beliefs on the host.
 //!

@@ -7,8 +7,9 @@ pub(crate) mod naive;
 pub(crate) mod promises;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, View};
+use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 use safetensors::SafeTensors;
 
@@ -77,15 +78,18 @@ pub(crate) fn view(tokens: &[Token]) -> View<'_> {
 
 /// Beliefs at places of one view.
 pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Target]) -> Vec<Belief> {
-    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
+    let sampling = Sampling::default();
     let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &sampling)).collect();
     model.read(&rows).unwrap()
 }
 
+/// All tokens of the tiny models but the mask.
+static ALLOWED: LazyLock<TokenSet> = LazyLock::new(|| TokenSet::all_but(512, &[MASK]));
+
 /// A row that asks for nothing but a belief.
 pub(crate) fn row<'a>(view: usize, place: Target, sampling: &'a Sampling) -> Row<'a> {
     let draw = Draw::new(0, 0, place.position());
-    Row::new(view, place, sampling, draw)
+    Row::new(view, place, sampling, &ALLOWED, draw)
 }
 
 /// The largest distance between two slices.

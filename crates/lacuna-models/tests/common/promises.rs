@@ -88,7 +88,7 @@ pub(crate) fn shadows_see_everything_but_what_they_shadow_and_nobody_sees_them(l
     let positions: Vec<usize> = (0..30).chain(shadows.iter().copied()).collect();
     let visible = |q: usize, k: usize| if q < 30 { k < 30 } else { k != positions[q] };
     let logits = naive.logits(&all, &positions, visible);
-    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
+    let sampling = Sampling::default();
     for (index, &position) in shadows.iter().enumerate() {
         let exact = probabilities(&logits[30 + index]);
         let witness = tokens[position] % 511;
@@ -106,7 +106,7 @@ pub(crate) fn guidance_mixes_the_logits_of_two_views(load: Load) {
         let (tokens, bare) = (long(20), [vec![MASK; 8], long(20)[8..].to_vec()].concat());
         model.observe(&[view(&tokens), view(&bare)]).unwrap();
         let (guided, unguided) = (model.logits(0).unwrap(), model.logits(1).unwrap());
-        let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
+        let sampling = Sampling::default();
         let guide = Some(Guide { view: 1, scale: 1.5 });
         let request = |position| Row { guide, ..row(0, Target::Position(position), &sampling) };
         let plain = |position| row(0, Target::Position(position), &sampling);
@@ -127,7 +127,7 @@ pub(crate) fn guidance_mixes_the_logits_of_two_views(load: Load) {
 
 pub(crate) fn what_is_remembered_is_compared_with_until_forgotten(load: Load) {
     let mut model = load(&tiny("llada-tiny"), Precision::F32);
-    let sampling = Sampling { suppressed: vec![MASK], ..Sampling::default() };
+    let sampling = Sampling::default();
     let ask = |model: &mut dyn Model, run: u64, tokens: &[Token]| {
         model.observe(&[View { run, ..view(tokens) }]).unwrap();
         model.read(&[Row { remember: true, ..row(0, Target::Position(4), &sampling) }]).unwrap()[0].divergence
@@ -146,8 +146,7 @@ pub(crate) fn draws_do_not_depend_on_company(load: Load) {
     let mut model = load(&tiny("llada-tiny"), Precision::F32);
     let tokens = long(30);
     model.observe(&[view(&tokens)]).unwrap();
-    let sampling =
-        Sampling { rule: TokenRule::Gumbel { temperature: 1.0 }, suppressed: vec![MASK], ..Sampling::default() };
+    let sampling = Sampling { rule: TokenRule::Gumbel { temperature: 1.0 }, ..Sampling::default() };
     let rows: Vec<Row<'_>> = (0..30).map(|position| row(0, Target::Position(position), &sampling)).collect();
     let together = model.read(&rows).unwrap();
     let alone: Vec<Belief> = rows.iter().map(|&row| model.read(&[row]).unwrap().remove(0)).collect();

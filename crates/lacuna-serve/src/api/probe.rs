@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use lacuna::catalogue::Params;
-use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, View};
+use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Model, PlanContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -122,7 +122,7 @@ struct Asked {
     tokens: Vec<Token>,
     position: usize,
     candidates: usize,
-    sampling: Sampling,
+    allowed: TokenSet,
     /// Empty if attention is not wanted.
     sources: Vec<AttentionSource>,
 }
@@ -165,33 +165,33 @@ impl Asked {
         if let Some(source) = sources.iter().find(|source| source.layer >= model.layers) {
             return Err(lacuna::Error::NoSuchLayer { layer: source.layer, layers: model.layers }.into());
         }
+        let mut allowed = TokenSet::all_but(model.vocabulary, &probe.suppressed);
+        allowed.remove(model.mask);
         Ok(Self {
             tokens: probe.tokens.clone(),
             position: probe.position,
             candidates,
-            sampling: Sampling {
-                suppressed: probe.suppressed.iter().copied().chain([model.mask]).collect(),
-                ..Sampling::default()
-            },
+            allowed,
             sources: if probe.attention { sources } else { Vec::new() },
         })
     }
 
     /// One forward pass; the candidates are found by reading the slot again and again without those already found.
     fn answer(self, model: &mut dyn Model) -> lacuna::Result<Seen> {
-        let Self { tokens, position, mut sampling, sources, .. } = self;
+        let Self { tokens, position, mut allowed, sources, .. } = self;
+        let sampling = Sampling::default();
         model.observe(&[View { tokens: &tokens, ..View::default() }])?;
-        let mut read = |sampling: &Sampling| -> lacuna::Result<Belief> {
-            let row = Row::new(0, Target::Position(position), sampling, Draw::new(0, 0, position));
+        let mut read = |allowed: &TokenSet| -> lacuna::Result<Belief> {
+            let row = Row::new(0, Target::Position(position), &sampling, allowed, Draw::new(0, 0, position));
             Ok(model.read(&[row])?.remove(0))
         };
-        let entropy = read(&sampling)?.entropy;
+        let entropy = read(&allowed)?.entropy;
         let (mut candidates, mut left) = (Vec::new(), 1.0);
         while candidates.len() < self.candidates {
-            let next = read(&sampling)?;
+            let next = read(&allowed)?;
             candidates.push((next.token, next.probability * left));
             left *= 1.0 - next.probability;
-            sampling.suppressed.push(next.token);
+            allowed.remove(next.token);
         }
         let attention = if sources.is_empty() { None } else { model.attention(&tokens, position, &sources)? };
         Ok(Seen { entropy, candidates, attention: attention.map(largest) })

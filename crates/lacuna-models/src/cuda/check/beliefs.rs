@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use lacuna::{Draw, Guide, Row, Sampling, Target, TokenRule};
+use lacuna::{Draw, Guide, Row, Sampling, Target, TokenRule, TokenSet};
 
 use super::lab::{Lab, Values, wide};
 use crate::Result;
@@ -18,12 +18,15 @@ struct Rig {
     k: usize,
     vocabulary: usize,
     sampling: Sampling,
+    allowed: TokenSet,
     guidance: Option<Guide>,
     input: (Values, Vec<f64>),
     weights: (Values, Vec<f64>),
     logits: Buffer<f32>,
     specs: Buffer<RowSpec>,
     draws: Buffer<u64>,
+    sets: Buffer<u32>,
+    words: Buffer<u32>,
     tokens: Buffer<u32>,
     parts: Buffer<Summary>,
     outcomes: Buffer<Summary>,
@@ -40,7 +43,8 @@ impl Rig {
         let input = lab.elements(&noise(1, rows * k))?;
         let weights = lab.elements(&noise(2, vocabulary * k))?;
         let logits = lab.zeros::<f32>(rows * vocabulary)?;
-        let sampling = Sampling { rule, suppressed: vec![0], ..Sampling::default() };
+        let sampling = Sampling { rule, ..Sampling::default() };
+        let allowed = TokenSet::all_but(vocabulary, &[0]);
         let guidance = guided.then_some(Guide { view: 1, scale: 0.5 });
         let (top_p, top_k) = match rule {
             TokenRule::Nucleus { top_p, top_k, .. } => (top_p, if top_k > 0 { to_u32(top_k) } else { ABSENT }),
@@ -50,7 +54,6 @@ impl Rig {
             logits: logits.slice(row * vocabulary..(row + 1) * vocabulary).into(),
             guide: if guided && row < requests { to_u32(requests + row) } else { ABSENT },
             guidance: 0.5,
-            suppressed_count: 1,
             scored_token: 1,
             read: ABSENT,
             logits_only: u32::from(row >= requests),
@@ -67,12 +70,15 @@ impl Rig {
             k,
             vocabulary,
             sampling,
+            words: lab.buffer(allowed.words())?,
+            allowed,
             guidance,
             input,
             weights,
             logits,
             specs,
             draws: lab.zeros(rows)?,
+            sets: lab.zeros(rows)?,
             tokens: lab.buffer(&[0])?,
             parts: lab.zeros(rows * stretches)?,
             outcomes: lab.zeros(requests)?,
@@ -84,6 +90,8 @@ impl Rig {
         Reading {
             specs: self.specs.all().into(),
             draws: self.draws.all().into(),
+            sets: self.sets.all().into(),
+            allowed: self.words.all().into(),
             tokens: self.tokens.all().into(),
             parts: self.parts.all().into(),
             outcomes: self.outcomes.all().into(),
@@ -146,7 +154,7 @@ impl Rig {
             if let Some(guide) = self.guidance {
                 guide.mix(&mut logits, &row(self.requests + request));
             }
-            let asked = Row::new(0, Target::Position(request), &self.sampling, Draw::new(0, 0, 0));
+            let asked = Row::new(0, Target::Position(request), &self.sampling, &self.allowed, Draw::new(0, 0, 0));
             let b = Row { scored_token: Some(1), ..asked }.believe(&mut logits, &mut None).expect("logits are finite");
             exact.extend([f64::from(b.token), b.probability, b.first, b.second, b.entropy, b.scored.unwrap_or(0.0)]);
         }

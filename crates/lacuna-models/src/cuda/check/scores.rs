@@ -78,6 +78,7 @@ pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         position: to_u32(i),
         row: to_u32(100 + i),
         guide: ABSENT,
+        set: to_u32(i),
         draw: 1000 + i as u64,
         noise: f64::from(u8::from(i.is_multiple_of(5))),
     };
@@ -101,7 +102,8 @@ pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     );
     let output =
         Rc::new((lab.zeros::<u32>(take)?, lab.zeros::<u64>(take)?, lab.zeros::<u32>(take)?, lab.zeros::<f64>(take)?));
-    let (its, target) = (lab.clone(), output.clone());
+    let sets = Rc::new(lab.zeros::<u32>(take)?);
+    let (its, target, its_sets) = (lab.clone(), output.clone(), sets.clone());
     let launch = move || {
         let (tasks, candidates, scores, reads, requests) = &operands;
         let call = Ranking {
@@ -112,6 +114,7 @@ pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             requests: requests.all(),
             rows: target.0.all(),
             draws: target.1.all(),
+            sets: its_sets.all(),
             chosen: target.2.all(),
             values: target.3.all(),
             most_candidates: count,
@@ -129,14 +132,15 @@ pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         order.truncate(take);
         let rows = order.iter().map(|i| (100 + i) as f64);
         let draws = order.iter().map(|i| (1000 + i) as f64);
-        let all = rows.chain(draws).chain(order.iter().map(|&i| i as f64));
+        let numbers = || order.iter().map(|&i| i as f64);
+        let all = rows.chain(draws).chain(numbers()).chain(numbers());
         Ok(all.chain(order.iter().map(|&i| value(i))).collect())
     };
     let its = lab.clone();
     let found = move || {
         let rows = its.read(&output.0)?.into_iter().map(f64::from);
         let draws = its.read(&output.1)?.into_iter().map(|draw| draw as f64);
-        let chosen = its.read(&output.2)?.into_iter().map(f64::from);
+        let chosen = its.read(&output.2)?.into_iter().chain(its.read(&sets)?).map(f64::from);
         Ok(rows.chain(draws).chain(chosen).chain(its.read(&output.3)?).collect())
     };
     Ok(Case {

@@ -59,17 +59,17 @@ DEVICE double divergence_term(const RowSpec& spec, u32 token, double now) {
     return probability > 1e-6f ? now - before - 1e-12 / probability : now - spec.history_log_total - logf(probability + 1e-12f);
 }
 
-// Sums up one segment of a row, whose logits lie in shared memory, where they are divided by the temperature and suppressed
-// ones lost. Tokens are taken in turn, each segment beginning with another one: so threads that take neighbouring segments use different banks.
+// Sums up one segment of a row, whose logits lie in shared memory, where they are divided by the temperature, and those of
+// tokens that are not allowed lost. Tokens are taken in turn, each segment beginning with another one: so threads that take neighbouring segments use different banks.
 DEVICE Summary sum_up(const Reading& r, u32 row, const RowSpec& spec, u32 stretch, u32 segment, float* logits) {
     // Of the last segments nothing may be left.
     const u32 begin = stretch * STRETCH + segment * SEGMENT, end = max(begin, min(begin + SEGMENT, r.vocabulary));
     bool nan = false;
-    for (u32 i = 0; i < spec.suppressed_count; i++) {
-        const u32 token = r.tokens[spec.suppressed + i];
-        if (token < begin || token >= end) continue;
-        nan |= isnan(logits[token - begin]);
-        logits[token - begin] = -INFINITE;
+    const u32 allowed = begin < end ? r.allowed[(size_t)r.sets[row] * ((r.vocabulary + 31) / 32) + begin / 32] : ~0u;
+    for (u32 at = 0; allowed != ~0u && at < end - begin; at++) {
+        if (allowed >> at & 1) continue;
+        nan |= isnan(logits[at]);
+        logits[at] = -INFINITE;
     }
     if (spec.temperature != 1.0)
         for (u32 at = 0; at < end - begin; at++) logits[at] = (float)((double)logits[at] / spec.temperature);

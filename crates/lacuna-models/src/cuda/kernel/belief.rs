@@ -25,9 +25,7 @@ c_structs! {
         guide: u32,
         /// Guidance scale.
         guidance: f32,
-        /// Suppressed tokens, and tokens that can be drawn but have no probability, in the list of tokens.
-        suppressed: u32,
-        suppressed_count: u32,
+        /// Tokens that can be drawn but have no probability, in the list of tokens.
         deferred: u32,
         deferred_count: u32,
         /// A token whose logit is wanted, or ABSENT.
@@ -69,6 +67,9 @@ c_structs! {
         specs: In<RowSpec>,
         /// Seeds of the rows' random numbers.
         draws: In<u64>,
+        /// The rows' sets of tokens that may be drawn, by number, and the sets: one bit for each token, in words of 32.
+        sets: In<u32>,
+        allowed: In<u32>,
         tokens: In<u32>,
         /// `[row][stretch]`.
         parts: Out<Summary>,

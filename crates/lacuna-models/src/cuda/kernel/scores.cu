@@ -46,6 +46,7 @@ KERNEL rank(RankArguments r) {
         if (task.guide_slots != ABSENT) r.rows[task.guide_slots + rank] = candidates[i].guide;
         const u32 request = r.requests[r.reads[task.read].requests + rank];
         r.draws[request] = candidates[i].draw;
+        r.sets[request] = candidates[i].set;
         r.chosen[request] = i;
         r.values[request] = mine;
     }

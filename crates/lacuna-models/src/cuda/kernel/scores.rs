@@ -88,6 +88,8 @@ c_structs! {
         row: u32,
         /// The row that guides it, or ABSENT.
         guide: u32,
+        /// Its set of tokens that may be drawn.
+        set: u32,
         /// Seed of its random numbers.
         draw: u64,
         /// Noise for its score.
@@ -103,6 +105,7 @@ c_structs! {
         /// The chosen rows, highest score first.
         rows: Out<u32>,
         draws: Out<u64>,
+        sets: Out<u32>,
         /// The chosen candidate of each request.
         chosen: Out<u32>,
         /// Its score.
@@ -137,6 +140,7 @@ pub(crate) struct Ranking<'a> {
     pub(crate) requests: DeviceSlice<'a, u32>,
     pub(crate) rows: DeviceSlice<'a, u32>,
     pub(crate) draws: DeviceSlice<'a, u64>,
+    pub(crate) sets: DeviceSlice<'a, u32>,
     pub(crate) chosen: DeviceSlice<'a, u32>,
     pub(crate) values: DeviceSlice<'a, f64>,
     /// Candidates of the largest task.
@@ -164,7 +168,7 @@ impl Kernels {
         unsafe { self.functions.collect.launch(&self.gpu, Grid::of(call.tasks.len(), 256), &argument) }
     }
 
-    /// Ranks candidates by score, and puts the first of them where their rows, draws and numbers go.
+    /// Ranks candidates by score, and puts the first of them where their rows, draws, sets and numbers go.
     ///
     /// # Safety
     /// Each task names candidates, scores, slots, a read and requests that are inside the other slices, and has no more
@@ -178,6 +182,7 @@ impl Kernels {
             requests: call.requests.into(),
             rows: call.rows.into(),
             draws: call.draws.into(),
+            sets: call.sets.into(),
             chosen: call.chosen.into(),
             values: call.values.into(),
         };

@@ -82,26 +82,37 @@ KERNEL __launch_bounds__(REVIEWERS) truncate_rows(Reading r) {
         for (u32 i = 0; i < spec.deferred_count; i++) found |= r.tokens[spec.deferred + i] == token;
         return found;
     };
-    Summary sum = NOTHING;
-    for (u32 token = threadIdx.x; token < r.vocabulary; token += blockDim.x) {
-        const float drawn = counted(token), logit = deferred(token) ? -INFINITE : drawn;
-        if (drawn > -INFINITE) {
+    // Where there are none but deferred tokens, they have their probability.
+    bool defers = spec.deferred_count > 0;
+    auto kept = [&](u32 token) { return defers && deferred(token) ? -INFINITE : counted(token); };
+    Summary sum;
+    for (u32 again = 0; again < 2; again++) {
+        sum = NOTHING;
+        for (u32 token = threadIdx.x; token < r.vocabulary; token += blockDim.x) {
+            const float drawn = counted(token);
+            if (drawn == -INFINITE) continue;
             Summary one = NOTHING;
             one.weight = drawn + (spec.gumbel > 0.0 ? spec.gumbel * gumbel(r.draws[row], token) : 0.0);
             one.drawn = token;
-            one.drawn_logit = logit;
-            if (logit > -INFINITE) {
+            one.drawn_logit = kept(token);
+            if (one.drawn_logit > -INFINITE) {
                 one.total = 1.0;
-                one.first = logit;
+                one.first = one.drawn_logit;
                 one.token = token;
-                if (spec.compare) one.divergence = divergence_term(spec, token, logit);
+                if (spec.compare) one.divergence = divergence_term(spec, token, one.drawn_logit);
             }
             sum = both(sum, one);
         }
-        if (spec.history) spec.history[token] = logit;
+        sum = whole_block(sum, sums);
+        __syncthreads();
+        if (sums[0].total > 0.0) break;
+        defers = false;
+        __syncthreads();
     }
-    sum = whole_block(sum, sums);
+    if (spec.history) {
+        for (u32 token = threadIdx.x; token < r.vocabulary; token += blockDim.x) spec.history[token] = kept(token);
+    }
     if (threadIdx.x > 0) return;
-    if (spec.scored_token != ABSENT) sum.scored = deferred(spec.scored_token) ? -INFINITE : counted(spec.scored_token);
+    if (spec.scored_token != ABSENT) sum.scored = kept(spec.scored_token);
     r.outcomes[row] = sum;
 }

@@ -1,6 +1,8 @@
 //! Requests that are projected together, and the lists that the GPU gets for them.
 
-use lacuna::Sampling;
+use std::collections::HashMap;
+
+use lacuna::{Sampling, TokenSet};
 
 use super::super::buffer::DeviceSlice;
 use super::super::kernel::{ABSENT, Candidate, Out, RankTask, ReadState, RowSpec, STRETCH, Summary, to_u32};
@@ -38,6 +40,7 @@ pub(super) struct Chunk<'a> {
     pub(super) rows: Indices<'a>,
     pub(super) specs: DeviceSlice<'a, RowSpec>,
     pub(super) draws: DeviceSlice<'a, u64>,
+    pub(super) sets: DeviceSlice<'a, u32>,
     /// `[row][stretch]`.
     pub(super) parts: DeviceSlice<'a, Summary>,
     pub(super) outcomes: DeviceSlice<'a, Summary>,
@@ -77,8 +80,11 @@ pub(super) struct ReadLists<'a> {
     /// For each projected row, the finished row and its spec.
     pub(super) sources: Vec<u32>,
     pub(super) specs: Vec<RowSpec>,
-    /// Suppressed and deferred tokens.
+    /// Deferred tokens.
     pub(super) tokens: Vec<u32>,
+    /// Sets of tokens that may be drawn, each once, and their numbers by address.
+    pub(super) allowed: Vec<u32>,
+    numbers: HashMap<*const u32, u32>,
     /// The last sampling, and the spec made of it.
     last: Option<(&'a Sampling, RowSpec)>,
     /// For each request that is compared with its history, the logarithm of the sum of exponentials of that.
@@ -92,7 +98,7 @@ pub(super) struct ReadLists<'a> {
 
 impl<'a> ReadLists<'a> {
     /// Lists the ranked reads; `slots` has the place of each row among the selected ones.
-    pub(super) fn add_reads(&mut self, reads: &[RankedRead<'_>], slots: &[u32]) {
+    pub(super) fn add_reads(&mut self, reads: &[RankedRead<'a>], slots: &[u32]) {
         for (number, read) in reads.iter().enumerate() {
             self.reads.push(read.state(self.read_requests.len()));
             self.read_requests.extend(&read.requests);
@@ -110,8 +116,24 @@ impl<'a> ReadLists<'a> {
                 guide_slots: guide.map_or(ABSENT, |row| slots[row]),
                 read: to_u32(number),
             });
-            self.candidates.extend(read.device_candidates());
+            let set = |request: &RowRequest<'a>| self.set(request.asked.allowed);
+            let sets: Vec<u32> = read.candidates.iter().map(set).collect();
+            self.candidates.extend(read.device_candidates(&sets));
         }
+    }
+
+    /// The number of a set of tokens.
+    pub(super) fn set(&mut self, set: &'a TokenSet) -> u32 {
+        let Self { allowed, numbers, .. } = self;
+        let words = set.words();
+        *numbers.entry(words.as_ptr()).or_insert_with(|| {
+            // Those of runs without a constraint are alike.
+            if allowed.get(..words.len()) == Some(words) {
+                return 0;
+            }
+            allowed.extend(words);
+            to_u32(allowed.len() / words.len() - 1)
+        })
     }
 
     /// Lists the rows of a chunk that begins with request number `first`: those of the requests, then those that guide them.
@@ -176,12 +198,10 @@ impl<'a> ReadLists<'a> {
         if let Some((_, spec)) = self.last.filter(|(last, _)| std::ptr::eq(*last, sampling)) {
             return spec;
         }
-        let suppressed = self.tokens.len();
-        self.tokens.extend(sampling.suppressed.iter().chain(&sampling.deferred));
+        let deferred = self.tokens.len();
+        self.tokens.extend(&sampling.deferred);
         let spec = RowSpec {
-            suppressed: to_u32(suppressed),
-            suppressed_count: to_u32(sampling.suppressed.len()),
-            deferred: to_u32(suppressed + sampling.suppressed.len()),
+            deferred: to_u32(deferred),
             deferred_count: to_u32(sampling.deferred.len()),
             ..row_spec(sampling)
         };

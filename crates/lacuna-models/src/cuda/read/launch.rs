@@ -22,6 +22,8 @@ struct SentReads {
     sources: SentIndices,
     specs: Sent<RowSpec>,
     draws: Sent<u64>,
+    sets: Sent<u32>,
+    allowed: Sent<u32>,
     tokens: Sent<u32>,
     reads: Sent<ReadState>,
     read_requests: Sent<u32>,
@@ -49,6 +51,7 @@ impl Reader {
         let states = staging.list(sent.reads);
         let read_requests = staging.list(sent.read_requests);
         let draws = staging.list(sent.draws);
+        let sets = staging.list(sent.sets);
 
         let ranked = reads.iter().filter(|read| read.scores.is_some());
         if let Some(most_candidates) = ranked.map(|read| read.candidates.len()).max() {
@@ -60,6 +63,7 @@ impl Reader {
                 requests: read_requests,
                 rows: rows.list(),
                 draws,
+                sets,
                 chosen: buffers.chosen.all(),
                 values: buffers.values.all(),
                 most_candidates,
@@ -73,8 +77,8 @@ impl Reader {
         unsafe { forward.finish(rows, staging.list(sent.tiles), buffers.finished.all())? };
         let sizes = [count * size_of::<Summary>(), count * size_of::<u32>(), reads.len() * size_of::<ReadState>()];
         landing.begin(&sizes)?;
-        let (sources, specs, tokens) =
-            (staging.indices(sent.sources), staging.list(sent.specs), staging.list(sent.tokens));
+        let (sources, specs) = (staging.indices(sent.sources), staging.list(sent.specs));
+        let words = (staging.list(sent.allowed), staging.list(sent.tokens));
         let stretches = forward.sizes.vocabulary.div_ceil(STRETCH);
         let mut round = 1;
         for plan in sent.chunks {
@@ -89,10 +93,11 @@ impl Reader {
                 rows: sources.part(plan.start, plan.rows),
                 specs: specs.slice(plan.start..plan.start + plan.rows),
                 draws: draws.slice(plan.first..plan.first + plan.requests),
+                sets: sets.slice(plan.first..plan.first + plan.requests),
                 parts: buffers.parts.slice(0..plan.rows * stretches),
                 outcomes: buffers.outcomes.slice(plan.first..plan.first + plan.requests),
             };
-            chunk.launch(forward, buffers, tokens, states)?;
+            chunk.launch(forward, buffers, words, states)?;
         }
         let outcomes = landing.fetch(buffers.outcomes.slice(0..count))?;
         let chosen = landing.fetch(buffers.chosen.slice(0..count))?;
@@ -138,6 +143,7 @@ impl Reader {
             plans.push(lists.add_chunk(&mut self.history, buffers.logits.all(), vocabulary, &slots, chunk)?);
         }
         lists.add_reads(reads, &slots);
+        let sets: Vec<u32> = requests.iter().map(|request| lists.set(request.asked.allowed)).collect();
         let mut selected: Vec<u32> = self.selection.rows.iter().map(|&row| to_u32(row)).collect();
         selected.resize(rows, selected[0]);
         let tiles = tiles(layout, &self.selection, &forward.kv_store)?;
@@ -149,6 +155,8 @@ impl Reader {
             sources: batch.push_indices(&lists.sources, rows)?,
             specs: batch.push(&lists.specs)?,
             draws: batch.push(&draws)?,
+            sets: batch.push(&sets)?,
+            allowed: batch.push(&lists.allowed)?,
             tokens: batch.push(&lists.tokens)?,
             reads: batch.push(&lists.reads)?,
             read_requests: batch.push(&lists.read_requests)?,
@@ -168,14 +176,16 @@ impl Chunk<'_> {
         self,
         forward: &mut Forward,
         buffers: &ReadBuffers,
-        tokens: DeviceSlice<'_, u32>,
+        (allowed, tokens): (DeviceSlice<'_, u32>, DeviceSlice<'_, u32>),
         reads: DeviceSlice<'_, ReadState>,
     ) -> Result<()> {
-        let Self { plan, rows, specs, draws, parts, outcomes } = self;
+        let Self { plan, rows, specs, draws, sets, parts, outcomes } = self;
         let vocabulary = forward.sizes.vocabulary;
         let projected = Reading {
             specs: specs.into(),
             draws: draws.into(),
+            sets: sets.into(),
+            allowed: allowed.into(),
             tokens: tokens.into(),
             parts: parts.into(),
             outcomes: outcomes.into(),
@@ -186,8 +196,8 @@ impl Chunk<'_> {
             round: plan.round,
         };
         let concluded = Reading { rows: to_u32(plan.requests), ..projected };
-        // SAFETY: a chunk has a spec and parts for each of its rows, and a draw and an outcome for each of its requests, which
-        // come first; rows that guide want logits alone. `add_chunk` made the specs: logits and histories have room for the
+        // SAFETY: a chunk has a spec and parts for each of its rows, and a draw, a set and an outcome for each of its
+        // requests, which come first; rows that guide want logits alone. `add_chunk` made the specs: logits and histories have room for the
         // vocabulary, guides are among the rows, tokens and reads in their lists, and rows with a second pass are written.
         unsafe {
             forward.project(buffers.finished.all(), rows, &projected)?;

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::layout::Layout;
 
 /// A ranking that is read in rounds, each [`ROUND_GROWTH`] times as far as the one before. Its requests are alike in all but the
-/// rows they read and the random numbers they draw.
+/// rows they read, the tokens that they allow and the random numbers they draw.
 pub(super) struct RankedRead<'a> {
     /// All that might be read: in ranking order, unless scores decide.
     pub(super) candidates: Vec<RowRequest<'a>>,
@@ -99,12 +99,13 @@ impl<'a> RankedRead<'a> {
     }
 
     /// Its candidates on the GPU.
-    pub(super) fn device_candidates(&self) -> impl Iterator<Item = Candidate> {
+    pub(super) fn device_candidates(&self, sets: &[u32]) -> impl Iterator<Item = Candidate> {
         let drawn = self.scores.is_some_and(|scores| scores.temperature > 0.0);
-        self.candidates.iter().map(move |request| kernel::Candidate {
+        self.candidates.iter().zip(sets).map(move |(request, &set)| kernel::Candidate {
             position: to_u32(request.asked.target.position()),
             row: to_u32(request.row),
             guide: request.guide.map_or(ABSENT, to_u32),
+            set,
             draw: request.asked.draw.key(),
             noise: if drawn { request.asked.draw.order_noise() } else { 0.0 },
         })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Draw, Row, Sampling, Target};
+use lacuna::{Belief, Draw, Row, Sampling, Target, TokenSet};
 
 use super::super::buffer::Buffer;
 use super::super::forward::{Forward, padded};
@@ -96,8 +96,8 @@ impl Reader {
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
         let vocabulary = forward.sizes.vocabulary;
         let first = layout.row(view, Target::Position(0))?;
-        let sampling = Sampling::default();
-        let asked = Row::new(view, Target::Position(0), &sampling, Draw::new(0, 0, 0));
+        let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(vocabulary, &[]));
+        let asked = Row::new(view, Target::Position(0), &sampling, &allowed, Draw::new(0, 0, 0));
         let request = |row| RowRequest { asked, row, guide: None, history: None, read: ABSENT, verbatim: true };
         let requests: Vec<RowRequest<'_>> = (first..first + layout.spans[view].tokens).map(request).collect();
         let mut logits = Vec::with_capacity(requests.len());
