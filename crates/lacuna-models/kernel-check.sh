@@ -14,6 +14,7 @@ echo "$told"
 case $told in *skipped*) exit 1 ;; esac
 
 if ! command -v g++ >/dev/null; then
+    [ -n "${CI:-}" ] || { echo 'g++ is missing: see `cargo xtask doctor`' >&2; exit 1; }
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends g++ >/dev/null
 fi

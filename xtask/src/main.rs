@@ -1,0 +1,98 @@
+//! The project's chores: `cargo xtask doctor|check|test|bench`.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+mod doctor;
+
+const USAGE: &str = "\
+cargo xtask doctor        what is missing on this machine, and how to get it
+cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
+cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, and the page in a browser
+cargo xtask bench         milliseconds a step on this machine, for three sizes of model";
+
+/// A command line and the variables that it sees beside the caller's.
+struct Step {
+    words: Vec<String>,
+    variables: &'static [(&'static str, &'static str)],
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let steps = match words[..] {
+        ["doctor"] => return doctor::run(),
+        ["check"] => check(),
+        ["test"] => vec![unit_tests()],
+        ["test", "--all"] => all_tests(),
+        ["bench"] => bench(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match steps.iter().try_for_each(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check() -> Vec<Step> {
+    vec![
+        step("cargo fmt --all --check"),
+        step("cargo clippy --workspace --all-targets --locked -- -D warnings"),
+        Step {
+            variables: &[("RUSTDOCFLAGS", "-D warnings")],
+            ..step("cargo doc --workspace --no-deps --locked --quiet")
+        },
+    ]
+}
+
+fn unit_tests() -> Step {
+    step("cargo test --workspace --locked")
+}
+
+/// Every build is of the whole workspace: with `-p`, cargo would choose other features and compile the dependencies again.
+fn all_tests() -> Vec<Step> {
+    let built = target().join("debug");
+    let built = built.display();
+    vec![
+        unit_tests(),
+        step("crates/lacuna-models/kernel-check.sh"),
+        step(&format!("{built}/examples/figure2")),
+        step(&format!("crates/lacuna-serve/tests/clients/run {built}/lacuna 10")),
+        step(&format!("crates/lacuna-serve/tests/browser/run {built}/lacuna")),
+    ]
+}
+
+fn bench() -> Vec<Step> {
+    let shapes = ["mini", "small", "medium"];
+    shapes.map(|shape| step(&format!("cargo run --release -- bench --length 256 --shape {shape}"))).into()
+}
+
+fn step(line: &str) -> Step {
+    Step { words: line.split(' ').map(String::from).collect(), variables: &[] }
+}
+
+fn run(step: &Step) -> Result<(), String> {
+    let line = step.words.join(" ");
+    println!("$ {line}");
+    let mut command = Command::new(&step.words[0]);
+    command.args(&step.words[1..]).envs(step.variables.iter().copied()).current_dir(root());
+    let status = command.status().map_err(|error| format!("{line}: {error}: see `cargo xtask doctor`"))?;
+    if status.success() { Ok(()) } else { Err(format!("{line}: {status}")) }
+}
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository")
+}
+
+/// The folder that cargo builds into.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |path| root().join(path))
+}
