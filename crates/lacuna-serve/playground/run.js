@@ -192,6 +192,11 @@ export class Run {
     this.add({ ...data, nfe: nfe + data.nfe, computed: seconds + (data.computed ?? data.seconds) });
   }
 
+  /** The visitor's decisions, each with the number of steps before it. */
+  get hands() {
+    return this.steps.flatMap(({ hand, committed, remasked }, steps) => (hand ? [{ steps, committed, remasked }] : []));
+  }
+
   /** True if the visitor decided some of it. */
   get hand() {
     return this.steps.some((step) => step.hand);

@@ -154,8 +154,8 @@ export class Session {
     this.#preview();
   }
 
-  #hash(at = null) {
-    return share.toHash(this.compose.settings, this.lanes.map(({ choice }) => choice), at);
+  #hash(at = null, hands = []) {
+    return share.toHash(this.compose.settings, this.lanes.map(({ choice }) => choice), at, hands);
   }
 
   remember() {
@@ -163,10 +163,11 @@ export class Session {
     [...byId("lane-tabs").children].forEach((tab, at) => (tab.textContent = this.lanes[at].choice.name));
   }
 
-  /** The address of what is shown, at the moment that is shown. */
+  /** The address of what is shown, at the moment that is shown, with the visitor's decisions. */
   get link() {
     const at = this.runs.length > 0 && this.player.axis === "steps" ? Math.floor(this.player.at + 1e-9) : null;
-    return new URL(this.#hash(at), location.href).href;
+    const hands = this.lanes.flatMap(({ run }, lane) => run?.hands.map((hand) => ({ lane, ...hand })) ?? []);
+    return new URL(this.#hash(at, hands), location.href).href;
   }
 
   /** @param {import("./examples.js").Example} example */
@@ -192,8 +193,8 @@ export class Session {
     this.#preview();
   }
 
-  /** Takes over what a link says. One that names a step is run and stops there. */
-  async restore({ settings, lanes, at }) {
+  /** Takes over what a link says. One that names a step or decisions is run, decided so, and stops there. */
+  async restore({ settings, lanes, at, hands }) {
     this.stop();
     this.#endStory();
     this.compose.settings = settings;
@@ -201,10 +202,11 @@ export class Session {
     this.#set(lanes.length > 0 ? lanes : [{ name: "dos+eb", parameters: {} }]);
     this.player.show([]);
     this.#preview();
-    if (at === null) return;
+    if (at === null && hands.length === 0) return;
     await this.learned;
     await this.run();
-    this.timeline.go(at);
+    for (const hand of hands) await this.#repeat(hand);
+    if (at !== null) this.timeline.go(at);
   }
 
   /** Something else is shown than the recorded run. */
@@ -395,6 +397,18 @@ export class Session {
       probe: (text) => this.#probe(lane, seen.position, steps, text),
       decide: (change) => this.#goOn(lane, steps, change),
     });
+  }
+
+  /** Decides as a link says. @param {share.Hand} hand */
+  async #repeat({ lane, steps, committed, remasked }) {
+    const run = this.lanes[lane]?.run;
+    const open = ({ position }) => run.canvas[position]?.gap;
+    if (!run || steps > run.length || !committed.every(open) || !remasked.every((position) => open({ position }))) {
+      return this.toast("The link's decision does not fit this run, so it was left out.");
+    }
+    const texts = committed.length > 0 ? await api.spell(committed.map(({ token }) => token)) : new Map();
+    const spelled = committed.map((one) => ({ ...one, text: texts.get(one.token) ?? null }));
+    await this.#goOn(this.lanes[lane], steps, { committed: spelled, remasked });
   }
 
   /** Goes on with a run from a moment at which the visitor has changed it. */

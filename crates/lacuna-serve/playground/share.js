@@ -3,12 +3,21 @@
 import { Run } from "./run.js";
 
 /**
+ * @typedef {object} Hand A change that the visitor made.
+ * @property {number} lane
+ * @property {number} steps taken before it
+ * @property {{position: number, token: number}[]} committed
+ * @property {number[]} remasked
+ */
+
+/**
  * The settings as the hash of an address.
  * @param {Partial<import("./compose.js").Settings>} settings
  * @param {import("./catalogue.js").Choice[]} lanes
  * @param {number | null} at the step to open at: whoever follows the link sees it run and stop there
+ * @param {Hand[]} hands the visitor's own decisions, in their order
  */
-export function toHash(settings, lanes, at = null) {
+export function toHash(settings, lanes, at = null, hands = []) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) {
     const other = { prompt: ["question", "text"], gaps: ["prompt", "gen_length"] }[settings.mode];
@@ -19,10 +28,14 @@ export function toHash(settings, lanes, at = null) {
     parts.append("lane", [name, ...set.map(([key, value]) => `${key}=${value}`)].join(";"));
   }
   if (at !== null) parts.set("at", String(at));
+  for (const { lane, steps, committed, remasked } of hands) {
+    const changes = [...committed.map(({ position, token }) => `${position}=${token}`), ...remasked.map(String)];
+    parts.append("hand", [lane, steps, ...changes].join(";"));
+  }
   return `#${parts}`;
 }
 
-/** @returns {{settings: any, lanes: import("./catalogue.js").Choice[], at: number | null} | null} */
+/** @returns {{settings: any, lanes: import("./catalogue.js").Choice[], at: number | null, hands: Hand[]} | null} */
 export function fromHash(hash) {
   if (hash.length < 2) return null;
   const parts = new URLSearchParams(hash.slice(1));
@@ -35,7 +48,17 @@ export function fromHash(hash) {
   const settings = { mode: parts.get("mode") === "gaps" ? "gaps" : "prompt", early_stop: parts.get("early_stop") !== "false" };
   for (const name of ["prompt", "question", "text", "gen_length", "temperature", "seed", "eos"]) settings[name] = parts.get(name) ?? "";
   const at = Number(parts.get("at") ?? NaN);
-  return { settings, lanes, at: at >= 0 ? at : null };
+  const hands = parts.getAll("hand").map((hand) => {
+    const [lane, steps, ...changes] = hand.split(";");
+    const pairs = changes.map((change) => change.split("=").map(Number));
+    return {
+      lane: Number(lane),
+      steps: Number(steps),
+      committed: pairs.filter((pair) => pair.length > 1).map(([position, token]) => ({ position, token })),
+      remasked: pairs.filter((pair) => pair.length === 1).map(([position]) => position),
+    };
+  });
+  return { settings, lanes, at: at >= 0 ? at : null, hands };
 }
 
 /** Commands that do what the page does. A key is never written out. */

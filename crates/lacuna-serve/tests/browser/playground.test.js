@@ -241,6 +241,32 @@ test("a link opens at a step, with its result", () =>
     { hash: ONE_LANE, expected: [/about:blank/] },
   ));
 
+test("a link carries the visitor's decision", () =>
+  open(
+    async (page) => {
+      await runToEnd(page);
+      await seek(page, 2);
+      await page.locator(".cell.open").nth(6).click();
+      await page.locator(".candidate").nth(1).click();
+      await page.waitForFunction(() => document.querySelector(".state").textContent === "with your hand");
+      await page.locator("#last").click();
+      const text = await page.locator(".now").textContent();
+      await page.locator("#copy-link").click();
+      await page.locator("#toast").waitFor();
+      const link = await page.evaluate(() => navigator.clipboard.readText());
+      assert.match(link, /hand=0%3B2%3B/);
+      await page.goto("about:blank");
+      await page.goto(link);
+      await page.waitForFunction((shown) => document.querySelector(".now").textContent === shown, text);
+      await page.waitForFunction(() => document.querySelector(".state").textContent === "with your hand");
+      assert.equal(await page.locator(".cell.hand").count(), 1);
+      await page.goto("about:blank");
+      await page.goto(link.replace("hand=0%3B2%3B", "hand=0%3B2%3B9999%3D1%3B"));
+      await says(page.locator("#toast"), /does not fit this run/);
+    },
+    { hash: ONE_LANE, expected: [/about:blank/] },
+  ));
+
 test("the order map is saved as a drawing and as a picture", () =>
   open(
     async (page) => {
