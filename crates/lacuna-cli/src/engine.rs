@@ -27,6 +27,10 @@ impl Engine {
             Some(id) => checkpoint.with_mask_token(id)?,
             None => checkpoint,
         };
+        let checkpoint = match flags.shifted {
+            Some(shifted) => checkpoint.with_shift(shifted),
+            None => checkpoint,
+        };
         let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
         if flags.device == args::Device::Auto && predictor.device().starts_with("cpu") {
             explain_cpu();

@@ -1,5 +1,7 @@
 //! A run as a picture: its canvas at a few steps, side by side, as SVG.
 
+use std::ops::Range;
+
 use lacuna::{Token, Trace};
 use lacuna_models::Text;
 
@@ -14,13 +16,13 @@ const STYLE: &str = "text{font:14px ui-monospace,Menlo,Consolas,monospace;white-
     .title{font-weight:bold}.open{fill:#aaa}.given{fill:#888}rect{fill:#fff;stroke:#ddd}\
     @media(prefers-color-scheme:dark){text{fill:#ddd}.open{fill:#666}rect{fill:#16181c;stroke:#333}}";
 
-/// The canvas from position `from` on, before the first step, after a third and two thirds of them, and at the end.
-pub(crate) fn svg(trace: &Trace, from: usize, text: &Text, ends: &[Token]) -> String {
+/// The positions `range` of the canvas, before the first step, after a third and two thirds of them, and at the end.
+pub(crate) fn svg(trace: &Trace, range: &Range<usize>, text: &Text, ends: &[Token]) -> String {
     let steps = trace.deltas.len();
     let mut moments = vec![0, steps / 3, 2 * steps / 3, steps];
     moments.dedup();
     let panel = |&moment: &usize| {
-        let view = View { from, width: COLUMNS, colour: true, end: moment == steps };
+        let view = View { from: range.start, to: range.end, width: COLUMNS, colour: true, end: moment == steps };
         (format!("step {moment}"), view.lines(trace, moment, text, ends))
     };
     let panels: Vec<(String, Vec<String>)> = moments.iter().map(panel).collect();

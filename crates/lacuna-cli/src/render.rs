@@ -30,6 +30,8 @@ const END: &str = "·";
 pub(crate) struct View {
     /// The first position that is drawn.
     pub(crate) from: usize,
+    /// The position behind the last that is drawn.
+    pub(crate) to: usize,
     /// Columns of a line.
     pub(crate) width: usize,
     /// True if tokens are coloured by when they were decided.
@@ -48,7 +50,7 @@ impl View {
             None => When::Given,
         };
         let when: Vec<When> = trace.decided(steps).into_iter().enumerate().map(when).collect();
-        let mut tokens = &canvas.tokens()[self.from..];
+        let mut tokens = &canvas.tokens()[self.from..self.to.min(canvas.len())];
         if let Some(end) = tokens.iter().position(|token| self.end && ends.contains(token)) {
             tokens = &tokens[..end];
         }

@@ -68,6 +68,7 @@ fn frame(job: &Job, colour: bool, plan: &Plan, engine: &Engine) -> Result<Vec<St
     let (trace, canvas) = (job.run.trace(), job.run.canvas());
     let view = render::View {
         from: job.from,
+        to: job.run.text_end(),
         width: render::size().0,
         colour,
         end: job.run.is_finished() && job.kind == Kind::Answer,

@@ -48,6 +48,7 @@ impl Job {
             canvas: self.run.canvas(),
             plan,
             from: self.from,
+            to: self.run.text_end(),
             kind: self.kind,
             nfe: self.run.forwards(),
             rows_read: self.run.rows_read(),
@@ -58,7 +59,7 @@ impl Job {
 
     /// Tokens of the visible text for each second, if `ends` end it.
     pub fn tokens_per_second(&self, ends: &[Token]) -> f64 {
-        let written = self.kind.written(self.run.canvas(), self.from, ends);
+        let written = self.kind.written(self.run.canvas(), self.from..self.run.text_end(), ends);
         written as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 

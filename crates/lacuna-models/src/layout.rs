@@ -166,13 +166,13 @@ impl Layout {
     /// The row that predicts a place.
     pub(crate) fn row(&self, view: usize, place: Target) -> Result<usize> {
         let span = self.span(view)?;
-        let index = self.key(view, place)? - span.key_start;
         let row = match place {
+            // The last row of a block predicts the first position of the next, which is no key yet.
             Target::Position(position) => {
                 let predicting = if self.shifted { position.saturating_sub(1) } else { position };
                 self.positions[span.start..][..span.tokens].binary_search(&predicting).ok()
             }
-            Target::Shadow(_) => Some(span.tokens + index - span.length),
+            Target::Shadow(_) => Some(span.tokens + self.key(view, place)? - span.key_start - span.length),
         };
         row.map(|row| span.start + row).ok_or_else(|| unobserved(view, place))
     }

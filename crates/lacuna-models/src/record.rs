@@ -1,6 +1,8 @@
 //! The record of a run: what `--format json` prints, the server sends and `lacuna replay` reads.
 
-use lacuna::{Canvas, Commit, Delta, Error, Resize, Token, Trace};
+use std::ops::Range;
+
+use lacuna::{Canvas, Commit, Delta, Error, Pass, Resize, Token, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,9 +26,9 @@ impl Kind {
         &tokens[..end.unwrap_or(tokens.len())]
     }
 
-    /// How many tokens of the visible text behind `from` a run has written.
-    pub fn written(self, canvas: &Canvas, from: usize, ends: &[Token]) -> usize {
-        let visible = from..from + self.visible(&canvas.tokens()[from..], ends).len();
+    /// How many tokens of the visible text in a range a run has written.
+    pub fn written(self, canvas: &Canvas, range: Range<usize>, ends: &[Token]) -> usize {
+        let visible = range.start..range.start + self.visible(&canvas.tokens()[range], ends).len();
         visible.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position)).count()
     }
 }
@@ -42,6 +44,8 @@ pub struct Ended<'a> {
     pub plan: &'a Plan,
     /// What is shown starts at this position; before it stands the prompt.
     pub from: usize,
+    /// What is shown ends before this position.
+    pub to: usize,
     /// What the run was for.
     pub kind: Kind,
     /// Forward passes of the model.
@@ -98,6 +102,9 @@ pub struct Record {
 pub struct StepRecord {
     /// The block that was decoded.
     pub block: usize,
+    /// Purpose of its forward pass, if it is not to decide positions.
+    #[serde(default, skip_serializing_if = "Pass::denoises")]
+    pub kind: Pass,
     /// Positions and their tokens, ascending.
     pub unmasked: Vec<(usize, Token)>,
     /// Decided positions whose token was replaced, and the new tokens, ascending.
@@ -152,15 +159,15 @@ impl Record {
     /// What is to be kept of a run of a checkpoint.
     pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
         let ends = checkpoint.ends();
-        let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..], &ends);
+        let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..ended.to], &ends);
         let text = checkpoint.text().ok().map(|text| text.decode(visible, Specials::Skip)).transpose()?;
         Ok(Self { text, ..Self::without_text(ended, &ends) })
     }
 
     /// What is to be kept of a run of any model, in which these tokens end a text.
     pub fn without_text(ended: &Ended<'_>, ends: &[Token]) -> Self {
-        let Ended { trace, canvas, plan, from, kind, nfe, rows_read, rows_computed, seconds } = *ended;
-        let shown = &canvas.tokens()[from..];
+        let Ended { trace, canvas, plan, from, to, kind, nfe, rows_read, rows_computed, seconds } = *ended;
+        let shown = &canvas.tokens()[from..to];
         let visible = kind.visible(shown, ends);
         let tokens = match shown.contains(&canvas.mask()) {
             true => &shown[..shown.len().min(visible.len() + 1)],
@@ -168,6 +175,7 @@ impl Record {
         };
         let step = |delta: &Delta| StepRecord {
             block: delta.block,
+            kind: delta.kind,
             unmasked: delta.committed.iter().map(|commit| (commit.position, commit.token)).collect(),
             edited: delta.edited.iter().map(|commit| (commit.position, commit.token)).collect(),
             remasked: delta.reopened.clone(),
@@ -188,7 +196,7 @@ impl Record {
             layers: plan.layers(),
             prompt_tokens: from,
             seconds,
-            tokens_per_second: kind.written(canvas, from, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
+            tokens_per_second: kind.written(canvas, from..to, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
         }
@@ -231,6 +239,7 @@ impl Record {
             }
             let delta = Delta {
                 block: step.block,
+                kind: step.kind,
                 committed: step.unmasked.iter().map(commit).collect(),
                 edited: step.edited.iter().map(commit).collect(),
                 reopened: step.remasked.clone(),

@@ -2,10 +2,10 @@
 
 use std::ops::Deref;
 
-use lacuna::catalogue::{Need, Params, Value};
+use lacuna::catalogue::{Need, PRESETS, Params, Value};
 use lacuna::{
-    AttentionSource, Canvas, Description, Error, Grow, LONGEST_STRATEGY, Options, Recipe, Result, Run, Sampling,
-    Strategy, Token, TokenRule, sources,
+    AttentionSource, Borders, Canvas, Description, Error, Grow, LONGEST_STRATEGY, Options, Recipe, Result, Run,
+    Sampling, Strategy, Token, TokenRule, sources,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +82,11 @@ impl Request {
         }
         // Parameters of the recommended strategy say nothing about another one.
         let own = self.word("strategy").is_none();
-        let recommended = model.recommended.filter(|name| own || matches!(name, "gen_length" | "layer" | "heads"));
+        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let set = |name: &str| preset.is_some_and(|preset| preset.values.iter().any(|(known, _)| *known == name));
+        let general =
+            |name: &str| matches!(name, "gen_length" | "layer" | "heads") || (name == "schedule" && !set(name));
+        let recommended = model.recommended.filter(|name| own || general(name));
         let recipe = Recipe::parse(name, &self.0.clone().or(&recommended))?;
         recipe.refuse_unused(&self.0)?;
         let mut params = self.0.clone().or(&recommended.filter(|name| recipe.uses(name)));
@@ -118,6 +122,7 @@ impl Request {
             watch: Vec::new(),
             seed: self.integer("seed").unwrap_or(0) as u64,
             grow: None,
+            length: None,
         };
         let max_tokens = match strategy.length.is_fixed() {
             true => max_tokens.filter(|_| self.get("gen_length").is_none()),
@@ -129,8 +134,7 @@ impl Request {
     /// One request for each of several strategies, each with those of the parameters that it uses. A parameter that none of them
     /// uses is refused.
     pub fn for_each(&self, strategies: &[&str]) -> Result<Vec<Self>> {
-        let recipe =
-            |name: &&str| Recipe::parse(name, &self.0.filter(|name| matches!(name, "window" | "length" | "cache")));
+        let recipe = |name: &&str| Recipe::parse(name, &self.0);
         let recipes = strategies.iter().map(recipe).collect::<Result<Vec<_>>>()?;
         for (name, _) in self.iter() {
             if !recipes.iter().any(|recipe| recipe.uses(name)) {
@@ -219,19 +223,36 @@ impl Plan {
                 format!("the prompt has the mask token at position {position}: only a text with gaps may have masks");
             return Err(Error::Incompatible(why.into()));
         }
-        let most = self.most(prompt.len(), model);
-        if most > model.context {
-            return Err(Error::TooLong { length: most, context: model.context });
+        let window = &self.strategy.window;
+        let borders = window.borders(prompt.len(), model);
+        let end = match self.options.constraint.is_some() {
+            // Nothing of a text under a constraint may be cut off.
+            true => prompt.len().saturating_add(length),
+            false => window.canvas_length(prompt.len(), length, model),
+        };
+        let asked = self.most(prompt.len(), model);
+        let most = match self.max_tokens {
+            Some(tokens) if borders.is_some() => window.canvas_length(prompt.len(), tokens, model),
+            _ => asked,
+        };
+        if most.max(end) > model.context {
+            return Err(Error::TooLong { length: most.max(end), context: model.context });
         }
-        let block = self.params.integer("block_length");
+        if end <= prompt.len() {
+            let block = borders.map_or(0, Borders::length);
+            let expected = format!("must be at most the generation length, {length}");
+            return Err(Error::parameter("block_length", block.to_string(), expected));
+        }
+        let block = borders.map(Borders::length).or(self.params.integer("block_length"));
         let divided = self.max_tokens.is_none() && self.params.word("window").is_none_or(|window| window == "blocks");
-        if let Some(block) = block.filter(|block| divided && !length.is_multiple_of(*block)) {
+        if let Some(block) = block.filter(|block| divided && borders.is_none() && !length.is_multiple_of(*block)) {
             let expected = format!("must divide the generation length, {length}");
             return Err(Error::parameter("block_length", block.to_string(), expected));
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
-        let canvas = Canvas::with_tail(prompt, length, model.mask)?;
-        Run::new(canvas, self.strategy.clone(), Options { grow, ..self.options.clone() }, model)
+        let canvas = Canvas::with_tail(prompt, end - prompt.len(), model.mask)?;
+        let options = Options { grow, length: Some(asked), ..self.options.clone() };
+        Run::new(canvas, self.strategy.clone(), options, model)
     }
 
     /// Upper bound on the length of a canvas whose first gap is at `from`. One that grows by itself does so within the context.

@@ -20,7 +20,8 @@ use crate::stream::Stream;
 ///
 /// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
 /// `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
-/// "auto" is the one that LACUNA_ISA names, or else the fastest. `mask_token` is for checkpoints that do not name theirs.
+/// "auto" is the one that LACUNA_ISA names, or else the fastest. `mask_token` is for checkpoints that do not name theirs,
+/// `shifted` for those that do not tell whether a position is predicted from the row before it (A2D).
 /// Several threads may use a model: their steps take turns, and Python is let go while they compute.
 #[pyclass(frozen, module = "lacuna")]
 pub(crate) struct Model {
@@ -84,7 +85,7 @@ impl Model {
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto", mask_token = None))]
+    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto", mask_token = None, shifted = None))]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
@@ -92,6 +93,7 @@ impl Model {
         precision: Option<&str>,
         isa: &str,
         mask_token: Option<Token>,
+        shifted: Option<bool>,
     ) -> PyResult<Self> {
         let device = match device {
             "auto" => Device::Auto,
@@ -111,6 +113,9 @@ impl Model {
             let mut checkpoint = path.map_or_else(Checkpoint::embedded, Checkpoint::open)?;
             if let Some(id) = mask_token {
                 checkpoint = checkpoint.with_mask_token(id)?;
+            }
+            if let Some(shifted) = shifted {
+                checkpoint = checkpoint.with_shift(shifted);
             }
             let predictor = lacuna_models::load(&checkpoint, precision, device)?;
             Ok((checkpoint, predictor))

@@ -1,6 +1,6 @@
 //! What a run has done, as Python sees it.
 
-use lacuna::{Delta, Token};
+use lacuna::{Delta, Pass, Token};
 use lacuna_models::Record;
 use pyo3::prelude::*;
 
@@ -39,6 +39,8 @@ impl Commit {
 pub(crate) struct Step {
     /// The block that was decoded.
     block: usize,
+    /// Purpose of the forward pass: "denoise", "prefill" or "store".
+    kind: &'static str,
     /// What was committed, ascending by position.
     committed: Vec<Commit>,
     /// Decided positions whose token was replaced, ascending.
@@ -54,7 +56,12 @@ impl From<&Delta> for Step {
             Commit { position, token, probability, entropy, score }
         };
         let [committed, edited] = [&delta.committed, &delta.edited].map(|list| list.iter().map(commit).collect());
-        Self { block: delta.block, committed, edited, reopened: delta.reopened.clone() }
+        let kind = match delta.kind {
+            Pass::Denoise => "denoise",
+            Pass::Prefill => "prefill",
+            Pass::Store => "store",
+        };
+        Self { block: delta.block, kind, committed, edited, reopened: delta.reopened.clone() }
     }
 }
 

@@ -33,7 +33,8 @@ impl Stream {
 
     /// What stands there, from behind the prompt.
     fn tokens(&self) -> &[Token] {
-        &self.job().run.canvas().tokens()[self.job().from..]
+        let Job { run, from, .. } = self.job();
+        &run.canvas().tokens()[*from..run.text_end()]
     }
 
     fn text(&self) -> PyResult<Option<String>> {

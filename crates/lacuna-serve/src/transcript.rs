@@ -16,6 +16,8 @@ pub(crate) struct Transcript {
     canvas: Canvas,
     /// The positions whose text is told.
     region: Range<usize>,
+    /// The position that they never go beyond, as the canvas grows.
+    longest: usize,
     /// Tokens that end the text.
     ends: Vec<Token>,
     /// Strings that end the text; they are not part of it.
@@ -71,12 +73,13 @@ impl Transcript {
     pub(crate) fn new(
         canvas: Canvas,
         region: Range<usize>,
+        longest: usize,
         ends: Vec<Token>,
         stops: Vec<String>,
         open_end: Finish,
     ) -> Self {
         let (told, scores, finish) = (String::new(), None, None);
-        Self { canvas, region, ends, stops, open_end, told, scores, finish, completion_tokens: 0 }
+        Self { canvas, region, longest, ends, stops, open_end, told, scores, finish, completion_tokens: 0 }
     }
 
     /// Tells probabilities too.
@@ -96,6 +99,11 @@ impl Transcript {
         self.region.start
     }
 
+    /// The position that its text never goes beyond.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// The number of tokens given: everything that is no gap.
     pub(crate) fn prompt_tokens(&self) -> usize {
         self.canvas.len() - self.canvas.gaps().count()
@@ -112,10 +120,10 @@ impl Transcript {
 
     /// Takes in a step and tells what is new.
     pub(crate) fn follow(&mut self, progress: &Progress, text: &Text) -> Result<News, ApiError> {
-        let whole = self.region.end == self.canvas.len();
+        let whole = self.region.end == self.canvas.len().min(self.longest);
         progress.delta.apply(&mut self.canvas);
         if whole {
-            self.region.end = self.canvas.len();
+            self.region.end = self.canvas.len().min(self.longest);
         }
         if let Some(scores) = &mut self.scores {
             for commit in &progress.delta.committed {

@@ -72,6 +72,7 @@ impl<'a> Watcher<'a> {
 
     fn read(&mut self, views: &[View<'_>]) -> Result<()> {
         let Self { model, watched, seen, .. } = self;
+        let description = model.description().clone();
         seen.clear();
         for Watched { tokens, open, sampling, guidance } in watched {
             let Some(view) = views.iter().position(|view| view.tokens == *tokens) else {
@@ -80,7 +81,7 @@ impl<'a> Watcher<'a> {
             };
             let computed = |position: &usize| match views[view].compute {
                 Compute::All | Compute::AllAndCache => true,
-                Compute::Only(positions) => positions.binary_search(position).is_ok(),
+                Compute::Only(positions) => positions.binary_search(&description.row_of(*position)).is_ok(),
             };
             let open = open.iter().filter(|(position, _)| computed(position));
             let guide = (*guidance > 0.0).then_some(Guide { view: view + 1, scale: *guidance });

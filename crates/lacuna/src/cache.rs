@@ -4,13 +4,25 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
-use crate::{Block, Canvas, Delta};
+use crate::{Block, Borders, Canvas, Delta, Pass};
 
-/// Decides which positions a forward pass computes. The others' keys and values come from earlier passes of the run, so that the
-/// result is approximate.
+/// Decides which positions a forward pass computes. The others' keys and values come from earlier passes of the run.
+///
+/// If attention is block-causal, finished blocks are exact and never computed again. Otherwise the result is approximate.
 pub trait Cache: Debug + Send + Sync {
     /// The positions of the next pass.
     fn compute(&self, now: &CacheView<'_>) -> Computed;
+
+    /// The purpose of the next pass.
+    fn pass(&self, _now: &CacheView<'_>) -> Pass {
+        Pass::Denoise
+    }
+
+    /// True if a pass that only stores decides the first position behind what it stores, if the model is shifted: its last row
+    /// predicts it (Fast-dLLM v2).
+    fn opens(&self) -> bool {
+        false
+    }
 
     /// True if a block takes one more pass after its last position was decided, as Fast-dLLM's code does.
     fn lingers(&self, _block: &Block) -> bool {
@@ -23,8 +35,13 @@ pub trait Cache: Debug + Send + Sync {
         false
     }
 
-    /// True if it caches at all.
-    fn is_none(&self) -> bool {
+    /// True if results are those of a pass over everything.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    /// True if it is made for block-causal attention.
+    fn is_causal(&self) -> bool {
         false
     }
 }
@@ -40,6 +57,32 @@ pub struct CacheView<'a> {
     pub last: Option<&'a Delta>,
     /// True if the model predicts a position from the row before it.
     pub shifted: bool,
+    /// The blocks of block-causal attention; none if attention is full.
+    pub borders: Option<Borders>,
+    /// Leading positions whose keys and values are cached for good, if attention is block-causal.
+    pub stored: usize,
+    /// Leading positions with cached keys and values, if attention is block-causal.
+    pub reached: usize,
+}
+
+impl CacheView<'_> {
+    /// The first position of the block of block-causal attention that is being decoded.
+    fn start(&self, borders: Borders) -> usize {
+        borders.start(self.block.range.start)
+    }
+
+    /// The position behind that block.
+    fn end(&self, borders: Borders) -> usize {
+        borders.end(self.block.range.end - 1).min(self.canvas.len())
+    }
+
+    /// What is not stored yet up to the end of the block, and the row before it, which may predict its first position.
+    fn unfinished(&self, borders: Borders) -> Computed {
+        let end = self.end(borders);
+        let start = if self.stored < end { self.stored } else { self.start(borders) };
+        let start = if self.shifted { start.saturating_sub(1) } else { start };
+        Computed::Only((start..end).collect())
+    }
 }
 
 /// Positions that a forward pass computes.
@@ -70,9 +113,41 @@ const RELOAD: Parameter = Parameter::new(
     "steps of a block between two passes that compute everything; 1 computes everything always",
 );
 
+const BLOCK_PASSES: Parameter = Parameter::new(
+    "block_passes",
+    Kind::Choice(&["after", "before"]),
+    Default::Word("after"),
+    "after: the prompt is stored first, and every block when it is finished (SDAR); before: what stands before a block is stored \
+     when the block begins (BD3LM)",
+);
+const OPEN_BLOCKS: Parameter = Parameter::new(
+    "open_blocks",
+    Kind::Flag,
+    Default::Depends("false"),
+    "a pass that stores a block decides the first token of the next, if the model is shifted (Fast-dLLM v2)",
+);
+const SUB_BLOCK_CACHE: Parameter = Parameter::new(
+    "sub_block_cache",
+    Kind::Flag,
+    Default::Depends("false"),
+    "passes compute the sub-block alone once its first token is decided; approximate (Fast-dLLM v2)",
+);
+
 pub(crate) fn parts() -> Vec<Part> {
     vec![
-        Part::cache("none", "every pass computes everything; exact", |_| Ok(Arc::new(NoCache))),
+        Part::cache("none", "exact: everything is computed, but for finished blocks of block-causal attention", |_| {
+            Ok(Arc::new(NoCache))
+        }),
+        Part::cache("blocks", "block-causal attention: prompt and finished blocks get passes of their own", |given| {
+            let passes = match given.word("block_passes") {
+                "before" => Passes::Before,
+                _ => Passes::After,
+            };
+            let [opens, in_parts] = ["open_blocks", "sub_block_cache"].map(|name| given.flag(name));
+            Ok(Arc::new(FinishedBlocks { passes, opens, in_parts }))
+        })
+        .needs(&[Need::KvCache])
+        .parameters(&[BLOCK_PASSES, OPEN_BLOCKS, SUB_BLOCK_CACHE]),
         Part::cache(
             "prefix",
             "a block's first pass computes everything, the others from the block on (Fast-dLLM)",
@@ -91,16 +166,79 @@ pub(crate) fn parts() -> Vec<Part> {
     ]
 }
 
-/// No cache: every pass computes everything.
+/// Every pass computes everything. If attention is block-causal, it computes the block that is being decoded, and together with its
+/// first step what was finished before.
 #[derive(Clone, Debug)]
 pub struct NoCache;
 
 impl Cache for NoCache {
-    fn compute(&self, _now: &CacheView<'_>) -> Computed {
-        Computed::All
+    fn compute(&self, now: &CacheView<'_>) -> Computed {
+        now.borders.map_or(Computed::All, |borders| now.unfinished(borders))
     }
 
-    fn is_none(&self) -> bool {
+    fn is_exact(&self) -> bool {
+        true
+    }
+}
+
+/// Block-causal attention with passes that only store: keys and values of what will not change any more.
+#[derive(Clone, Debug)]
+pub struct FinishedBlocks {
+    /// When they are made.
+    pub passes: Passes,
+    /// True if such a pass decides the first position of the next block.
+    pub opens: bool,
+    /// True if a pass computes the sub-block alone once its first position is decided, as Fast-dLLM v2's block cache does; the
+    /// rest of the block is stale then.
+    pub in_parts: bool,
+}
+
+/// When passes that only store are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// Before the first block, for the complete blocks of the prompt, and after every block.
+    After,
+    /// Before every block.
+    Before,
+}
+
+impl Cache for FinishedBlocks {
+    fn pass(&self, now: &CacheView<'_>) -> Pass {
+        let Some(borders) = now.borders else { return Pass::Denoise };
+        let (start, end) = (now.start(borders), now.end(borders));
+        let filled = || !(start..end).any(|position| now.canvas.is_masked(position));
+        if now.stored < start {
+            Pass::Prefill
+        } else if self.passes == Passes::After && now.stored < end && filled() {
+            Pass::Store
+        } else {
+            Pass::Denoise
+        }
+    }
+
+    fn compute(&self, now: &CacheView<'_>) -> Computed {
+        let Some(borders) = now.borders else { return Computed::All };
+        let (start, end) = (now.start(borders), now.end(borders));
+        let part = now.block.range.clone();
+        match self.pass(now) {
+            Pass::Prefill => Computed::Only((now.stored..start).collect()),
+            Pass::Store => Computed::Only((now.stored..end).collect()),
+            Pass::Denoise if self.in_parts && now.reached >= end && !now.canvas.is_masked(part.start) => {
+                Computed::Only(part.collect())
+            }
+            Pass::Denoise => now.unfinished(borders),
+        }
+    }
+
+    fn opens(&self) -> bool {
+        self.opens
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.in_parts
+    }
+
+    fn is_causal(&self) -> bool {
         true
     }
 }
@@ -146,7 +284,7 @@ pub struct Delayed {
 
 impl Cache for Delayed {
     fn compute(&self, now: &CacheView<'_>) -> Computed {
-        let CacheView { canvas, block, last, shifted } = *now;
+        let CacheView { canvas, block, last, shifted, .. } = *now;
         if block.step < 2 || block.step.is_multiple_of(self.reload) {
             return Computed::AllAndCache;
         }

@@ -1,9 +1,15 @@
 //! Checks that a model can do what a strategy needs, before the first step.
 
-use crate::{AttentionSource, Canvas, Description, Error, Options, Result, Strategy};
+use crate::{AttentionSource, Block, Borders, Canvas, Description, Error, Options, Result, Strategy, Visibility};
 
-/// Refuses what the model cannot do.
-pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, model: &Description) -> Result<()> {
+/// Refuses what the model cannot do. `borders` are those of block-causal attention.
+pub(crate) fn check(
+    canvas: &Canvas,
+    strategy: &Strategy,
+    options: &Options,
+    model: &Description,
+    borders: Option<Borders>,
+) -> Result<()> {
     let longest = options.grow.as_ref().map_or(canvas.len(), |grow| grow.most.max(canvas.len()));
     if longest > model.context {
         return Err(Error::TooLong { length: longest, context: model.context });
@@ -50,7 +56,7 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
             "this pace looks at whole attention matrices, which this model does not show here: decode on the CPU, or with another pace",
         );
     }
-    if !matrix.is_empty() && !strategy.cache.is_none() {
+    if !matrix.is_empty() && !strategy.cache.is_exact() {
         return incompatible("this pace looks at the attention of every position: decode without a cache");
     }
     if strategy.pace.credit().is_some() && !model.credits {
@@ -58,7 +64,8 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
             "credit cannot be added to the logits of this model here: decode on the CPU, or with another pace",
         );
     }
-    if !strategy.cache.is_none() {
+    check_blocks(canvas, strategy, model, borders)?;
+    if !strategy.cache.is_exact() {
         if !model.caches {
             return incompatible("this model keeps no keys and values here: decode without a cache");
         } else if strategy.revision.is_some() {
@@ -75,4 +82,52 @@ pub(crate) fn check(canvas: &Canvas, strategy: &Strategy, options: &Options, mod
         }
     }
     Ok(())
+}
+
+/// Refuses what does not go with the blocks of block-causal attention, or with full attention.
+fn check_blocks(canvas: &Canvas, strategy: &Strategy, model: &Description, borders: Option<Borders>) -> Result<()> {
+    let incompatible = |why: &str| Err(Error::Incompatible(why.into()));
+    let Some(borders) = borders else {
+        return match strategy.cache.is_causal() {
+            true => incompatible(
+                "cache 'blocks' stores finished blocks of block-causal attention, but this model's attention is full: use another \
+                 cache or strategy",
+            ),
+            false => Ok(()),
+        };
+    };
+    if model.visibility == Visibility::Full {
+        return incompatible(
+            "this window makes attention block-causal, but this model attends to everything: use window 'blocks' or another strategy",
+        );
+    }
+    if !strategy.cache.is_exact() && !strategy.cache.is_causal() {
+        return incompatible(
+            "this cache is for full attention, but this model's is block-causal: its finished blocks are cached exactly without it",
+        );
+    }
+    if !strategy.length.is_fixed() {
+        return incompatible(
+            "this length measures the end of the canvas, which block-causal attention does not see: use length 'fixed'",
+        );
+    }
+    let block = Block { index: 1, range: 1..2, step: 0 };
+    let unsettled = strategy.revision.as_ref().is_some_and(|revision| revision.settled(&block) < block.range.start);
+    if strategy.cache.is_causal() && unsettled {
+        return incompatible(
+            "cache 'blocks' stores finished blocks for good, but this revision changes them: decode without it",
+        );
+    }
+    let end = borders.end(canvas.span().start);
+    match (end..canvas.len()).find(|&position| !canvas.is_gap(position)) {
+        Some(position) => {
+            let (first, length) = (canvas.span().start, borders.length());
+            let why = format!(
+                "the gap at position {first} does not see what stands at position {position}: this model's attention goes block by \
+                 block of {length}, so that nothing given may follow the block of the first gap"
+            );
+            Err(Error::Incompatible(why.into()))
+        }
+        None => Ok(()),
+    }
 }

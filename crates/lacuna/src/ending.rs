@@ -8,7 +8,7 @@ impl Run {
     /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
     pub fn settled(&self) -> usize {
         let safe = match &self.strategy.revision {
-            Some(revision) if !self.is_complete() => revision.settled(&self.state.block),
+            Some(revision) if !self.is_complete() || revision.lingers() => revision.settled(&self.state.block),
             _ => self.state.canvas.len(),
         };
         self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))
@@ -29,7 +29,7 @@ impl Run {
         let grown = Resize { at, tokens: vec![canvas.mask(); by], length: at + by };
         canvas.resize(&grown);
         let tail = Canvas::new(canvas.tokens().to_vec(), canvas.mask())?;
-        self.blocks.append(self.strategy.window.blocks(&tail)?);
+        self.blocks.append(self.strategy.window.blocks(&tail, self.borders)?);
         Ok(Some(grown))
     }
 
@@ -41,7 +41,7 @@ impl Run {
         canvas.resize(resize);
         let Ok(allowed) = Allowed::new(&canvas, &state.options, self.model.vocabulary) else { return Ok(false) };
         (state.canvas, state.allowed) = (canvas, allowed);
-        self.blocks = self.strategy.window.blocks(&state.canvas)?;
+        self.blocks = self.strategy.window.blocks(&state.canvas, self.borders)?;
         predictor.forget(self.id);
         self.enter(self.state.block.index)?;
         Ok(true)

@@ -64,7 +64,7 @@ mod window;
 
 pub use allowed::{Constraint, Fit, TokenSet};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
-pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, NoCache};
+pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, FinishedBlocks, NoCache, Passes};
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
@@ -75,19 +75,19 @@ pub use order::{
 };
 pub use pace::{
     Adaptive, Bound, CreditRule, CreditThreshold, Dawn, Draft, Entry, Factor, Hierarchy, LocalLeap, Pace, Plan,
-    Prophet, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
+    Prophet, Quota, Reads, Schedule, ScoreThreshold, Stability, Threshold, Timetable, TopK,
 };
 pub use predictor::{
     AttentionSource, Borders, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention,
     ReadPlan, Row, StopRule, Target, View, Visibility,
 };
-pub use revision::{Backtrack, Changes, Contrast, Doubt, Ends, Regroup, Remdm, Replan, Revision, Verify};
+pub use revision::{Backtrack, Changes, Contrast, Doubt, Edit, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;
 pub use scene::{Ranked, Ranking, Scene};
 pub use step::{decode, step};
 pub use strategy::{Recipe, Strategy};
-pub use trace::{Commit, Delta, Trace};
-pub use window::{Blocks, InBlocks, Sliding, Window};
+pub use trace::{Commit, Delta, Pass, Trace};
+pub use window::{Blocks, CausalBlocks, InBlocks, Sliding, SubBlocks, Window};
 
 /// The examples in the guide compile.
 #[cfg(doctest)]

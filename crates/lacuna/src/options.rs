@@ -25,6 +25,8 @@ pub struct Options {
     pub seed: u64,
     /// Growth of the canvas, if it may grow.
     pub grow: Option<Grow>,
+    /// Length of the text with its prompt, if the canvas may be longer ([`Window::canvas_length`](crate::Window::canvas_length)).
+    pub length: Option<usize>,
 }
 
 /// Growth of a canvas: masks are appended while every position is decided and no end token stands in the text.
@@ -77,7 +79,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         Kind::Part(Section::Cache),
         Default::Word("none"),
         "which positions a forward pass computes; the keys and values of the others are taken from earlier passes, which is \
-         faster and approximate",
+         faster, and approximate unless attention is block-causal",
     ),
     Parameter::new(
         "order_temperature",

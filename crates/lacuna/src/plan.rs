@@ -4,11 +4,11 @@
 //! certain. A predictor on another device gets the plan with the forward pass ([`View::plan`](crate::View::plan)), ranks and reads
 //! down the ranking by itself, and hands out the beliefs without another synchronisation.
 
-use crate::cache::{CacheView, Computed};
+use crate::cache::Computed;
 use crate::scene::{Beliefs, RunState, Scene};
 use crate::{
-    Belief, Changes, Commit, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Resize, Result, Row,
-    Run, StopRule, Target,
+    Belief, Changes, Commit, Pass, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Resize,
+    Result, Row, Run, StopRule, Target,
 };
 
 /// A step of one run on its way: its plan, and the ranking and beliefs as they become known.
@@ -17,12 +17,13 @@ pub(crate) struct Turn {
     pub(crate) view: usize,
     /// Masked positions that may be filled, ascending.
     pub(crate) candidates: Vec<usize>,
-    /// Positions that the forward pass computes.
+    /// Positions that the forward pass computes, and its purpose.
     pub(crate) computed: Computed,
+    pub(crate) pass: Pass,
     /// The candidates, ranked, once their ranking is known.
     pub(crate) ranking: Option<Ranking>,
     pub(crate) beliefs: Beliefs,
-    /// True if the first position of the block is decided by itself.
+    /// True if one position is decided by itself, whatever the pace.
     pub(crate) alone: bool,
     /// True if the ranking is made of beliefs.
     pub(crate) ranks_by_beliefs: bool,
@@ -50,28 +51,34 @@ impl Turn {
     /// The plan of a run's next step.
     pub(crate) fn new(run: &Run, view: usize) -> Result<Self> {
         let (state, strategy) = (&run.state, &run.strategy);
-        let now = CacheView {
-            canvas: &state.canvas,
-            block: &state.block,
-            last: run.trace.deltas.last(),
-            shifted: run.model.shifted,
+        let (computed, pass) = run.next_pass();
+        // The last row of a pass that stores predicts the position behind it.
+        let behind = match &computed {
+            Computed::Only(positions) if strategy.cache.opens() => positions.last().map(|last| last + 1),
+            _ => None,
         };
-        let computed = strategy.cache.compute(&now);
-        let alone = run.model.shifted && strategy.cache.opens_alone(&state.block);
-        let masked = state.canvas.masked_before(state.block.range.end);
+        let first = state.block.range.start;
+        let lone = match pass {
+            Pass::Denoise => Some(first).filter(|_| strategy.cache.opens_alone(&state.block)),
+            Pass::Prefill | Pass::Store => behind,
+        };
+        let lone = lone.filter(|_| run.model.shifted);
+        let alone = lone.is_some() || !pass.denoises();
+        let masked =
+            state.canvas.masked_before(if pass.denoises() { state.block.range.end } else { state.canvas.len() });
         let held = strategy.length.holds()
             || strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
-        let open = |p: &usize| !held && (!alone || *p == state.block.range.start);
+        let open = |p: &usize| !held && (!alone || Some(*p) == lone);
         let candidates: Vec<usize> = masked.filter(open).collect();
 
         let by = strategy.order.ranks_by();
         let ranks_by_beliefs = by.beliefs() || !state.options.sampling.deferred.is_empty();
-        let mut used_rows = strategy.order.rows(&state.canvas, &state.block);
+        let mut used_rows = if pass.denoises() { strategy.order.rows(&state.canvas, &state.block) } else { Vec::new() };
         let of_pace = strategy.pace.rows(&state.canvas, &state.block);
-        used_rows.extend(of_pace.into_iter().filter(|_| !candidates.is_empty()));
+        used_rows.extend(of_pace.into_iter().filter(|_| !candidates.is_empty() && pass.denoises()));
         let predicted = |target: &Target| computed.contains(run.model.row_of(target.position()));
         used_rows.extend(strategy.length.rows(&state.canvas).into_iter().filter(predicted));
-        let revision = strategy.revision.iter();
+        let revision = strategy.revision.iter().filter(|_| pass.denoises());
         let mut others: Vec<Target> =
             revision.flat_map(|revision| revision.rows(&state.canvas, &state.block)).collect();
         let mut read_anyway = vec![false; state.canvas.len()];
@@ -99,6 +106,7 @@ impl Turn {
             view,
             candidates,
             computed,
+            pass,
             ranking: None,
             beliefs: Beliefs::default(),
             alone,

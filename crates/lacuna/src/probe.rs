@@ -29,7 +29,7 @@ pub(crate) fn probe(runs: &mut [&mut Run], turns: &mut [Turn], predictor: &mut d
             let run = &runs[*index];
             let plan = ReadPlan { certain: rows, ..ReadPlan::default() };
             let plans = [plan, ReadPlan::default()];
-            let view = move |(tokens, plan)| View { run: run.id, tokens, plan, ..View::default() };
+            let view = move |(tokens, plan)| View { run: run.id, tokens, plan, blocks: run.borders, ..View::default() };
             canvases.iter().map(Vec::as_slice).zip(plans).take(run.state.width()).map(view)
         })
         .collect();

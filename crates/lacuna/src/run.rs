@@ -4,12 +4,12 @@ use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::allowed::Allowed;
-use crate::cache::Computed;
+use crate::cache::{CacheView, Computed};
 use crate::plan::Turn;
 use crate::scene::{Credits, RunState};
 use crate::{
-    AttentionSource, Block, Blocks, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation, Options,
-    Predictor, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
+    AttentionSource, Block, Blocks, Borders, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation,
+    Options, Pass, Predictor, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -23,6 +23,13 @@ pub struct Run {
     pub(crate) state: RunState,
     pub(crate) trace: Trace,
     pub(crate) blocks: Blocks,
+    /// Blocks of block-causal attention.
+    pub(crate) borders: Option<Borders>,
+    /// Leading positions whose keys and values are cached for good, and those that have any; for block-causal attention.
+    stored: usize,
+    reached: usize,
+    /// True if every pass computes the whole canvas.
+    whole: bool,
     attention: Vec<AttentionSource>,
     matrix: Vec<usize>,
     forwards: usize,
@@ -41,12 +48,19 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 impl Run {
     /// A run that decodes the canvas. Everything that `model` cannot do for this strategy is refused here.
     pub fn new(canvas: Canvas, strategy: Strategy, options: Options, model: &Description) -> Result<Self> {
-        compat::check(&canvas, &strategy, &options, model)?;
-        let blocks = strategy.window.blocks(&canvas)?;
+        let borders = strategy.window.borders(canvas.span().start, model);
+        compat::check(&canvas, &strategy, &options, model, borders)?;
+        let blocks = strategy.window.blocks(&canvas, borders)?;
+        let shadows = strategy.revision.as_ref().is_some_and(|revision| revision.shadows());
+        let matrix = strategy.pace.matrix(model);
         let mut run = Self {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
             model: model.clone(),
-            matrix: strategy.pace.matrix(model),
+            whole: options.guidance > 0.0 || shadows || !matrix.is_empty() || strategy.pace.leaps(),
+            matrix,
+            borders,
+            stored: 0,
+            reached: 0,
             attention: [strategy.order.ranks_by().attention(), &options.watch].concat(),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             state: RunState {
@@ -75,6 +89,11 @@ impl Run {
     /// The canvas as it stands.
     pub fn canvas(&self) -> &Canvas {
         &self.state.canvas
+    }
+
+    /// The position behind the text. The canvas may be longer ([`Options::length`]).
+    pub fn text_end(&self) -> usize {
+        self.state.options.length.unwrap_or(usize::MAX).min(self.state.canvas.len())
     }
 
     /// The strategy.
@@ -110,6 +129,11 @@ impl Run {
     /// Positions computed so far, over all forward passes.
     pub fn rows_computed(&self) -> usize {
         self.rows_computed
+    }
+
+    /// True if the predictor stores something for it from step to step: keys and values, or the last step's logits.
+    pub fn keeps_state(&self) -> bool {
+        !self.strategy.cache.is_exact() || self.strategy.pace.compares() || self.borders.is_some()
     }
 
     /// True if there is nothing left to do.
@@ -149,7 +173,7 @@ impl Run {
         if let Some(credits) = &mut self.state.credits {
             credits.clear();
         }
-        let entry = Entry { masks, blocks: self.blocks.len(), model: &self.model };
+        let entry = Entry { masks, length: range.len(), blocks: self.blocks.scheduled(), model: &self.model };
         self.strategy.pace.enter(&entry)?;
         match &mut self.strategy.revision {
             Some(revision) => revision.enter(&entry),
@@ -165,9 +189,48 @@ impl Run {
             Computed::Only(positions) => Compute::Only(positions),
         };
         let (run, shadows, tokens) = (self.id, &self.shadows[..], self.state.canvas.tokens());
-        let guided = View { run, tokens, attention: &self.attention, matrix: &self.matrix, shadows, compute, ..view };
-        let unguided = View { run, tokens: &self.unguided, shadows, compute, ..View::default() };
+        let (attention, matrix, blocks) = (&self.attention[..], &self.matrix[..], self.borders);
+        let guided = View { run, tokens, attention, matrix, shadows, blocks, compute, ..view };
+        let unguided = View { run, tokens: &self.unguided, shadows, blocks, compute, ..View::default() };
         [guided, unguided].into_iter().take(self.state.width())
+    }
+
+    /// The positions that the next pass computes, and its purpose.
+    pub(crate) fn next_pass(&self) -> (Computed, Pass) {
+        let (view, cache) = (self.cache_view(), &self.strategy.cache);
+        match self.whole {
+            true if self.borders.is_some() => (Computed::All, Pass::Denoise),
+            _ => (cache.compute(&view), cache.pass(&view)),
+        }
+    }
+
+    fn cache_view(&self) -> CacheView<'_> {
+        CacheView {
+            canvas: &self.state.canvas,
+            block: &self.state.block,
+            last: self.trace.deltas.last(),
+            shifted: self.model.shifted,
+            borders: self.borders,
+            stored: self.stored,
+            reached: self.reached,
+        }
+    }
+
+    /// Takes note of the keys and values that a pass has left in the cache; the canvas is as the pass saw it.
+    fn store(&mut self, turn: &Turn) {
+        let (Some(borders), Computed::Only(positions)) = (self.borders, &turn.computed) else { return };
+        let end = positions.last().map_or(0, |last| last + 1);
+        self.reached = self.reached.max(end);
+        self.stored = match turn.pass {
+            Pass::Denoise => self.stored.max(borders.start(self.settled()).min(end)),
+            Pass::Prefill | Pass::Store => end,
+        };
+    }
+
+    /// True if the block takes another pass of the cache's or of the revision's after the last one.
+    fn owes(&self) -> bool {
+        let revises = self.strategy.revision.as_ref().is_some_and(|revision| revision.lingers());
+        revises || !self.next_pass().1.denoises()
     }
 
     /// Masked positions of the next block, if its first step is compared with the last step of this one.
@@ -207,6 +270,7 @@ impl Run {
                 Computed::All | Computed::AllAndCache => self.state.canvas.len() + self.shadows.len(),
             };
         self.forwards += width;
+        self.store(turn);
         if !turn.probe.is_empty() {
             self.rows_computed += width * self.state.canvas.len();
             self.forwards += width;
@@ -218,10 +282,11 @@ impl Run {
             credits.gather(turn.candidates.iter().filter_map(vote));
         }
         let (committed, Changes { edited, reopened }) = (take(&mut turn.committed), take(&mut turn.changes));
-        let mut delta = Delta { block, committed, edited, reopened, resized: None };
+        let mut delta = Delta { block, kind: turn.pass, committed, edited, reopened, resized: None };
         delta.apply(&mut self.state.canvas);
+        let lingers = lingers || self.owes();
         self.state.number += 1;
-        self.state.block.step += 1;
+        self.state.block.step += usize::from(turn.pass.denoises());
         delta.resized = match turn.resize.take() {
             Some(resize) => self.resize(&resize, predictor)?.then_some(resize),
             None if self.is_complete() && !lingers => self.grow()?,
@@ -229,7 +294,10 @@ impl Run {
         };
         self.state.allowed.begin_step(self.state.canvas.len());
         self.trace.deltas.push(delta);
-        if done && let Some(next) = self.next_block() {
+        if done
+            && !lingers
+            && let Some(next) = self.next_block()
+        {
             self.enter(next)?;
         }
         self.finished = (self.is_complete() && !lingers) || self.text_is_decided();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    AttentionSource, Belief, Description, Observation, Predictor, Previous, Result, Row, Target, Token, View,
+    AttentionSource, Belief, Borders, Description, Observation, Predictor, Previous, Result, Row, Target, Token, View,
     Visibility,
 };
 
@@ -15,7 +15,7 @@ pub struct Scripted {
     description: Description,
     logits: Box<Logits>,
     attention: Box<Attention>,
-    views: Vec<Vec<Token>>,
+    views: Vec<(Vec<Token>, Option<Borders>)>,
     runs: Vec<u64>,
     previous: HashMap<(u64, usize), Previous>,
 }
@@ -57,10 +57,24 @@ impl Scripted {
         self
     }
 
-    fn dependency(&self, tokens: &[Token], source: &AttentionSource) -> Vec<f32> {
+    /// The same model with block-causal attention: a position knows the tokens up to the end of its block alone.
+    pub fn in_blocks(mut self, length: usize) -> Self {
+        self.description.visibility = Visibility::Blocks(length);
+        self
+    }
+
+    fn blocks(&self, view: &View<'_>) -> Option<Borders> {
+        view.blocks.or(self.description.visibility.usual_blocks())
+    }
+
+    fn dependency(&self, view: &View<'_>, source: &AttentionSource) -> Vec<f32> {
+        let (tokens, blocks) = (view.tokens, self.blocks(view));
         let masked = |position: usize| tokens[position] == self.description.mask;
-        let unmasked = || (0..tokens.len()).filter(|&position| !masked(position));
-        let mass = |from| unmasked().map(|to| (self.attention)(tokens, source, from, to)).sum();
+        let mass = |from: usize| {
+            let seen = prefix(tokens, blocks, from);
+            let unmasked = (0..seen.len()).filter(|&position| !masked(position));
+            unmasked.map(|to| (self.attention)(seen, source, from, to)).sum()
+        };
         (0..tokens.len()).map(|from| if masked(from) { mass(from) } else { 0.0 }).collect()
     }
 
@@ -80,7 +94,8 @@ impl Scripted {
 
     /// The logits at a place; a shadow sees its own position masked.
     fn logits(&self, view: usize, place: Target) -> Vec<f32> {
-        let mut tokens = self.views[view].clone();
+        let (tokens, blocks) = &self.views[view];
+        let mut tokens = prefix(tokens, *blocks, place.position()).to_vec();
         if let Target::Shadow(position) = place {
             tokens[position] = self.description.mask;
         }
@@ -94,10 +109,9 @@ impl Predictor for Scripted {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        self.views = views.iter().map(|view| view.tokens.to_vec()).collect();
+        self.views = views.iter().map(|view| (view.tokens.to_vec(), self.blocks(view))).collect();
         self.runs = views.iter().map(|view| view.run).collect();
-        let scores =
-            |view: &View<'_>| view.attention.iter().map(|source| self.dependency(view.tokens, source)).collect();
+        let scores = |view: &View<'_>| view.attention.iter().map(|source| self.dependency(view, source)).collect();
         let seen = |view| Observation { dependency: scores(view), matrix: self.matrix(view) };
         Ok(views.iter().map(seen).collect())
     }
@@ -123,4 +137,9 @@ impl Predictor for Scripted {
     fn forget(&mut self, run: u64) {
         self.previous.retain(|(owner, _), _| *owner != run);
     }
+}
+
+/// The tokens that a position sees.
+fn prefix(tokens: &[Token], blocks: Option<Borders>, position: usize) -> &[Token] {
+    &tokens[..blocks.map_or(tokens.len(), |blocks| blocks.end(position).min(tokens.len()))]
 }

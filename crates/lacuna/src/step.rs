@@ -163,6 +163,9 @@ impl Run {
     /// Changes of the revision, if it asks for no second pass.
     fn revise(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
         let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
+        if !turn.pass.denoises() {
+            return Ok(());
+        }
         if revision.reads_after(&turn.chosen) {
             turn.read(state, revision.rows(&state.canvas, &state.block), predictor)?;
         }

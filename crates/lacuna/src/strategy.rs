@@ -40,7 +40,7 @@ impl Strategy {
             order: Arc::new(order),
             pace: Box::new(pace),
             revision: None,
-            window: Arc::new(InBlocks { length: None }),
+            window: Arc::new(InBlocks { length: None, whole: true }),
             length: Box::new(Fixed),
             cache: Arc::new(NoCache),
             order_temperature: 0.0,
@@ -49,7 +49,7 @@ impl Strategy {
 
     /// The same strategy in blocks of `length`.
     pub fn in_blocks(mut self, length: usize) -> Self {
-        self.window = Arc::new(InBlocks { length: Some(length) });
+        self.window = Arc::new(InBlocks { length: Some(length), whole: true });
         self
     }
 
@@ -114,7 +114,7 @@ impl Recipe {
                 params.set(name, &fixed(*value))?;
             }
         }
-        let mut names = preset.map_or(name, |preset| preset.is).split('+');
+        let mut names = preset.map_or(name, |preset| preset.parts(&params)).split('+');
         let order = names.next().unwrap_or_default();
         if find(Section::Pace, order).is_some() || find(Section::Revision, order).is_some() {
             let why = format!(

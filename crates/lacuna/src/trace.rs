@@ -18,6 +18,9 @@ pub struct Trace {
 pub struct Delta {
     /// The block that was decoded.
     pub block: usize,
+    /// Purpose of the forward pass.
+    #[serde(default, skip_serializing_if = "Pass::denoises")]
+    pub kind: Pass,
     /// What was committed, ascending by position.
     pub committed: Vec<Commit>,
     /// Decided positions whose token was replaced, ascending.
@@ -28,6 +31,27 @@ pub struct Delta {
     /// Change of the canvas's length after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resized: Option<Resize>,
+}
+
+/// The purpose of a forward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pass {
+    /// To decide positions.
+    #[default]
+    Denoise,
+    /// To store keys and values of what stands before the first block, or before a block.
+    Prefill,
+    /// To store keys and values of a finished block.
+    Store,
+}
+
+impl Pass {
+    /// True if positions are decided.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub fn denoises(&self) -> bool {
+        *self == Self::Denoise
+    }
 }
 
 /// A position that was decided.

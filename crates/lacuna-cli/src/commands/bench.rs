@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lacuna::{Belief, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
+use lacuna::{Belief, Borders, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
 use lacuna_models::{Checkpoint, CpuSpeed, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load};
 use serde::Serialize;
 
@@ -149,11 +149,12 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         architecture.context
     );
     let request = args.decoding.request()?;
-    let block_length = request.integer("block_length").unwrap_or(32).min(args.length);
+    let usual_block = architecture.attention.visibility.usual_blocks().map(Borders::length);
+    let block_length = request.integer("block_length").or(usual_block).unwrap_or(32).min(args.length);
     let strategy = request.word("strategy").unwrap_or("dos").to_string();
     let request = request.with("strategy", &*strategy)?.with("block_length", block_length)?;
     let plan = request.plan(&checkpoint)?;
-    let cached = !plan.strategy.cache.is_none();
+    let cached = !plan.strategy.cache.is_exact() || usual_block.is_some();
     let precision = Precision::from(args.precision);
     let mut model = Timed {
         inner: load(&checkpoint, Some(precision), args.device.into())?,

@@ -91,7 +91,8 @@ fn show(job: &Job, plan: &Plan, width: usize, engine: &Engine) -> Result<Vec<Str
     let figures = format!("NFE {} · {:.0} tokens/s", job.run.forwards(), job.tokens_per_second(&engine.ends));
     let mut lines = vec![plan.describe(), figures, "─".repeat(width)];
     let trace = job.run.trace();
-    let view = render::View { from: job.from, width, colour: render::wants_colour(), end: true };
+    let view =
+        render::View { from: job.from, to: job.run.text_end(), width, colour: render::wants_colour(), end: true };
     lines.extend(view.lines(trace, trace.deltas.len(), engine.text()?, &engine.ends));
     Ok(lines)
 }

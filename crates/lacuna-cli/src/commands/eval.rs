@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::Args;
 use lacuna::catalogue::{Layers, Params};
-use lacuna::{Recipe, Token};
+use lacuna::{Borders, Recipe, Token};
 use lacuna_eval::report::merge;
 use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
 use lacuna_eval::suite::Suite;
@@ -203,7 +203,7 @@ fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec
         let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
         for (strategy, request) in names.iter().zip(base.for_each(&names)?) {
             for &gen_length in &lengths {
-                for block_length in blocks(args, &base, gen_length)? {
+                for block_length in blocks(args, &base, usual_block(checkpoint).unwrap_or(gen_length), gen_length)? {
                     for request in with_layers(args, preset.as_ref(), &request, &context)? {
                         let request = request.with("gen_length", gen_length)?.with("block_length", block_length)?;
                         let trial = Trial {
@@ -254,7 +254,12 @@ fn with_layers(args: &Eval, preset: Option<&Preset>, request: &Request, context:
     }
 }
 
-fn blocks(args: &Eval, base: &Request, gen_length: usize) -> Result<Vec<usize>> {
+/// The length of the model's blocks, if its attention is block-causal.
+pub(super) fn usual_block(checkpoint: &Checkpoint) -> Option<usize> {
+    checkpoint.architecture().attention.visibility.usual_blocks().map(Borders::length)
+}
+
+fn blocks(args: &Eval, base: &Request, usual: usize, gen_length: usize) -> Result<Vec<usize>> {
     let mut lengths = Vec::new();
     for text in &args.block_lengths {
         lengths.push(match (text.as_str(), text.parse()) {
@@ -264,7 +269,7 @@ fn blocks(args: &Eval, base: &Request, gen_length: usize) -> Result<Vec<usize>> 
         });
     }
     if lengths.is_empty() {
-        lengths.push(base.integer("block_length").unwrap_or(gen_length));
+        lengths.push(base.integer("block_length").unwrap_or(usual));
     }
     Ok(lengths)
 }

@@ -42,7 +42,10 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
             .with_context(place)?;
         let trace = record.trace().with_context(place)?;
         let end = trace.replay();
-        let tokens = end.tokens().get(record.prompt_tokens..).unwrap_or_default();
+        let from = record.prompt_tokens;
+        let tokens = end.tokens().get(from..).unwrap_or_default();
+        // A canvas of whole blocks may go on behind the text.
+        let to = if end.masked().next().is_some() { end.len() } else { from + record.tokens.len() };
         ensure!(tokens.starts_with(&record.tokens), "{}: the steps do not lead to the recorded tokens", place());
         let ends = checkpoint.ends();
         if checkpoint.text().is_err() {
@@ -51,18 +54,18 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
         }
         let text = checkpoint.text()?;
         if let Some(picture) = &args.svg {
-            let drawn = svg(&trace, record.prompt_tokens, text, &ends);
+            let drawn = svg(&trace, &(from..to), text, &ends);
             return std::fs::write(picture, drawn).with_context(|| format!("cannot write {}", picture.display()));
         }
         if !stdout().is_terminal() {
-            print(&text.decode(record.kind.visible(tokens, &ends), Specials::Skip)?)?;
+            print(&text.decode(record.kind.visible(&record.tokens, &ends), Specials::Skip)?)?;
             continue;
         }
         let mut screen = Screen::new();
         for steps in 0..=trace.deltas.len() {
             let done = steps == trace.deltas.len();
-            let (from, width) = (record.prompt_tokens, render::size().0);
-            let view = render::View { from, width, colour: screen.colour, end: done };
+            let width = render::size().0;
+            let view = render::View { from, to, width, colour: screen.colour, end: done };
             let mut lines = view.lines(&trace, steps, text, &ends);
             lines.push(format!("{} · step {steps} of {}", record.strategy, trace.deltas.len()));
             screen.draw(&lines)?;

@@ -7,7 +7,7 @@ use clap::Args;
 use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
 use lacuna_eval::{task, tune as calibration};
 
-use super::eval::{Bar, Voice, describe, general, settings};
+use super::eval::{Bar, Voice, describe, general, settings, usual_block};
 use super::print;
 use crate::args::{self, Decoding};
 use crate::engine::Engine;
@@ -74,7 +74,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
             strategy: strategy.clone(),
             settings: settings(&plan)?,
             gen_length,
-            block_length: request.integer("block_length").unwrap_or(gen_length),
+            block_length: request.integer("block_length").or(usual_block(&engine.checkpoint)).unwrap_or(gen_length),
             early_stop: request.flag("early_stop").unwrap_or(true),
             labels: Vec::new(),
         });

@@ -45,18 +45,20 @@ impl Decoder<'_> {
     /// A run for this prompt. Everything that the model cannot do is refused here.
     pub(super) fn start(&self, question: &Question, predictor: &dyn Predictor) -> Result<Run> {
         let Trial { gen_length, early_stop, .. } = *self.trial;
-        let (length, context) = (question.prompt.len().saturating_add(gen_length), predictor.description().context);
+        let (model, prompt, strategy) = (predictor.description(), &question.prompt, self.trial.strategy()?);
+        let (length, context) = (strategy.window.canvas_length(prompt.len(), gen_length, model), model.context);
         if length > context {
             return Err(lacuna::Error::TooLong { length, context }.into());
         }
-        let canvas = Canvas::with_tail(&question.prompt, gen_length, predictor.description().mask)?;
+        let canvas = Canvas::with_tail(prompt, length.saturating_sub(prompt.len()), model.mask)?;
         let options = Options {
             stop: if early_stop { self.speech.ends().to_vec() } else { Vec::new() },
             // Each problem draws its own numbers, whatever is decoded with it.
             seed: self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(question.row as u64),
+            length: Some(prompt.len() + gen_length),
             ..self.options.clone()
         };
-        Ok(Run::new(canvas, self.trial.strategy()?, options, predictor.description())?)
+        Ok(Run::new(canvas, strategy, options, model)?)
     }
 
     /// Decodes all `questions`, up to `batch` at a time; `done` gets the answers that a step finished.
@@ -95,10 +97,10 @@ impl Decoder<'_> {
 
     fn answer(&self, job: Job) -> Result<Answer> {
         let from = job.question.prompt.len();
-        let written = &job.run.canvas().tokens()[from..];
+        let written = &job.run.canvas().tokens()[from..job.run.text_end()];
         let end = written.iter().position(|token| self.speech.ends().contains(token)).unwrap_or(written.len());
         let trace = job.run.trace();
-        let decided = trace.decided(trace.deltas.len()).into_iter().skip(from);
+        let decided = trace.decided(trace.deltas.len()).into_iter().skip(from).take(written.len());
         let order = decided.map(|step| step.map_or(-1, |step| step as i32)).collect();
         Ok(Answer {
             problem: job.question.problem,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lacuna::catalogue::Params;
-use lacuna::{Options, Predictor};
+use lacuna::{Options, Predictor, Visibility};
 
 use super::decode::{Answer, Decoder, Question};
 use super::ledger::Ledger;
@@ -201,7 +201,8 @@ fn check(
 ) -> Result<()> {
     for trial in &evaluation.trials {
         let Trial { gen_length, block_length, .. } = *trial;
-        if gen_length == 0 || block_length == 0 || gen_length % block_length != 0 {
+        let whole = !matches!(predictor.description().visibility, Visibility::Blocks(_));
+        if gen_length == 0 || block_length == 0 || (whole && gen_length % block_length != 0) {
             return Err(Error::Request(format!(
                 "blocks of {block_length} do not divide {gen_length} tokens: choose --block-length so that they do"
             )));

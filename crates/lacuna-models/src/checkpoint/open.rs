@@ -69,6 +69,11 @@ impl Checkpoint {
             serde_json::from_slice(&config).map_err(|source| Error::Json { file: file.clone(), source })?;
         let architecture = family::describe(&file, &config)?;
         check_recommended(&file, &recommended, &architecture)?;
+        // Parameters of the family's strategy say nothing about another one.
+        let recommended = match recommended.word("strategy") {
+            Some(_) => recommended,
+            None => recommended.or(&architecture.family.recommended()),
+        };
         let weights = weights(&files)?;
         if let Weights::Stored(tensors) = &weights {
             tensors.check(&architecture)?;
@@ -88,6 +93,12 @@ impl Checkpoint {
         Ok(self)
     }
 
+    /// The same model with this shift, for checkpoints that do not tell: A2D models are trained with and without.
+    pub fn with_shift(mut self, shifted: bool) -> Self {
+        self.architecture.shifted = shifted;
+        self
+    }
+
     /// The mask token; an error if the checkpoint names none and none was given.
     pub fn mask_token(&self) -> Result<Token> {
         self.architecture.mask.ok_or_else(|| Error::NoMaskToken { file: self.files.label(CONFIG) })
@@ -98,7 +109,7 @@ impl Checkpoint {
         &self.architecture
     }
 
-    /// Parameters that the checkpoint recommends for decoding: the `lacuna` object in config.json.
+    /// Parameters that are recommended for decoding: the `lacuna` object in config.json, else what the family's makers use.
     pub fn recommended(&self) -> &Params {
         &self.recommended
     }

@@ -13,6 +13,7 @@ pub(super) static QWEN3: Family = Family {
     architectures: &["A2DQwen3LMHeadModel"],
     model_types: &["a2d-qwen3"],
     masks: &[],
+    recommended: RECOMMENDED,
     describe: |config| describe(config, &QWEN3, Traits { head_norm: true, ..TRAITS }),
 };
 
@@ -22,6 +23,7 @@ pub(super) static QWEN2: Family = Family {
     architectures: &["A2DQwen2LMHeadModel"],
     model_types: &["a2d-qwen2"],
     masks: &[],
+    recommended: RECOMMENDED,
     describe: |config| describe(config, &QWEN2, Traits { biased: true, ..TRAITS }),
 };
 
@@ -31,8 +33,12 @@ pub(super) static LLAMA: Family = Family {
     architectures: &["A2DLlamaLMHeadModel"],
     model_types: &["a2d-llama"],
     masks: &[],
+    recommended: RECOMMENDED,
     describe: |config| describe(config, &LLAMA, TRAITS),
 };
+
+/// A linear schedule.
+const RECOMMENDED: &[(&str, &str)] = &[("strategy", "llada"), ("schedule", "linear")];
 
 const TRAITS: Traits = Traits { visibility: Visibility::Either, ..Traits::PLAIN };
 

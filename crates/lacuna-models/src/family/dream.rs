@@ -10,6 +10,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["DreamModel"],
     model_types: &["Dream"],
     masks: &[(152_064, 151_666)],
+    recommended: &[],
     describe,
 };
 

@@ -1,4 +1,4 @@
-//! LLaDA: LLaDA-8B-Base, LLaDA-8B-Instruct, LLaDA-1.5 and iLLaDA.
+//! LLaDA: LLaDA-8B-Base, LLaDA-8B-Instruct, LLaDA-1.5, iLLaDA, and the text part of MMaDA.
 
 use lacuna::{Token, Visibility};
 use serde::Deserialize;
@@ -11,9 +11,10 @@ use crate::{Architecture, Result};
 pub(super) static FAMILY: Family = Family {
     name: "LLaDA",
     convention: Convention::Llada,
-    architectures: &["LLaDAModelLM"],
-    model_types: &["llada"],
-    masks: &[(126_464, 126_336), (155_136, 5)],
+    architectures: &["LLaDAModelLM", "MMadaModelLM"],
+    model_types: &["llada", "mmada"],
+    masks: &[(126_464, 126_336), (134_656, 126_336), (155_136, 5)],
+    recommended: &[],
     describe,
 };
 

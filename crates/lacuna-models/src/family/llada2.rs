@@ -18,6 +18,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["LLaDA2MoeModelLM"],
     model_types: &["llada2_moe"],
     masks: &[(157_184, 156_895)],
+    recommended: &[("strategy", "llada2")],
     describe,
 };
 

@@ -15,6 +15,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["LLaDAMoEModelLM", "LLaDAMoEModel"],
     model_types: &["llada_moe"],
     masks: &[(157_184, 156_895)],
+    recommended: &[("strategy", "llada")],
     describe,
 };
 

@@ -17,6 +17,7 @@ mod stable_diffcoder;
 use std::fmt;
 
 use lacuna::Token;
+use lacuna::catalogue::Params;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::FeedForward;
@@ -40,13 +41,12 @@ static FAMILIES: [&Family; 13] = [
 ];
 
 /// Families that are known by name but not supported: `(architecture or model_type, family, the missing part)`.
-const REFUSED: [(&str, &str, &str); 8] = [
+const REFUSED: [(&str, &str, &str); 7] = [
     ("LLaDA2_2", "LLaDA2.2", "inserting and deleting tokens"),
     ("nemotron_labs_diffusion", "Nemotron-Labs-Diffusion", "causal attention to finished blocks"),
     ("wedlm", "WeDLM", "causal attention with reordered positions"),
     ("diffusion_gemma", "DiffusionGemma", "diffusion without a mask token"),
     ("DiffusionGemma", "DiffusionGemma", "diffusion without a mask token"),
-    ("mmada", "MMaDA", "image tokens"),
     ("llava_llada", "LLaDA-V", "a vision tower"),
     ("tidar", "TiDAR", "its hybrid attention"),
 ];
@@ -62,6 +62,8 @@ pub struct Family {
     model_types: &'static [&'static str],
     /// The mask token of published checkpoints that do not name it, by their vocabulary size.
     masks: &'static [(usize, Token)],
+    /// Parameters that its makers decode with.
+    recommended: &'static [(&'static str, &'static str)],
     describe: fn(&Config<'_>) -> Result<Architecture>,
 }
 
@@ -79,6 +81,15 @@ impl Family {
     /// Its name, as its makers write it.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Parameters that its makers decode with.
+    pub(crate) fn recommended(&self) -> Params {
+        let parse = |mut params: Params, (name, text): &(&str, &str)| {
+            params.parse(name, text).expect("a family recommends what there is");
+            params
+        };
+        self.recommended.iter().fold(Params::new(), parse)
     }
 
     /// The sampling convention of its official code.

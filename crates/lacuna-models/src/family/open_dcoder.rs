@@ -10,6 +10,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["Qwen2ForCausalLM"],
     model_types: &["qwen2"],
     masks: &[],
+    recommended: &[("strategy", "p2")],
     describe,
 };
 

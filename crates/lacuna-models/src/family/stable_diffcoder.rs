@@ -15,6 +15,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["StableDiffcoderForCausalLM"],
     model_types: &[],
     masks: &[(155_136, 5)],
+    recommended: &[("strategy", "stable-diffcoder")],
     describe,
 };
 

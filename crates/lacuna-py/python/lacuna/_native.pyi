@@ -184,6 +184,7 @@ class Model:
         precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
         isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
         mask_token: int | None = None,
+        shifted: bool | None = None,
     ) -> Model: ...
     @overload
     def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.
@@ -312,6 +313,10 @@ class Step:
     @property
     def block(self) -> int:
         """The block that was decoded."""
+
+    @property
+    def kind(self) -> Literal["denoise", "prefill", "store"]:
+        """The purpose of its forward pass."""
 
     @property
     def committed(self) -> list[Commit]:

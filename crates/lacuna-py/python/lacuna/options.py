@@ -17,12 +17,14 @@ class Options(TypedDict, total=False):
     """exact number of masked positions to decode; with length daedal the number at the start. It must be a whole
     number from 1 to 16777216. Default: the model's own, else 128."""
     window: str | None
-    """which masked positions may be filled now. It must be one of blocks, sliding. Default: blocks."""
+    """which masked positions may be filled now. It must be one of blocks, causal-blocks, sub-blocks, sliding.
+    Default: blocks."""
     length: str | None
     """how many positions the canvas has. It must be one of fixed, daedal. Default: fixed."""
     cache: str | None
     """which positions a forward pass computes; the keys and values of the others are taken from earlier passes,
-    which is faster and approximate. It must be one of none, prefix, dual, dkv. Default: none."""
+    which is faster, and approximate unless attention is block-causal. It must be one of none, blocks, prefix,
+    dual, dkv. Default: none."""
     order_temperature: float | None
     """temperature at which the order is drawn; 0 takes the highest score. It must be 0 or more and at most 1000.
     Default: 0."""
@@ -70,17 +72,25 @@ class Options(TypedDict, total=False):
     gamma: float | None
     """eb: entropy bound in nats: sum H - max H <= gamma. It must be 0 or more and at most 1000000. Default:
     0.01."""
+    steps: int | None
+    """eb, threshold-or-schedule, klass, schedule, prophet, plan, replan, core: steps for the whole canvas; klass
+    falls back to their schedule. It must be a whole number from 1 to 65536. Default: eb: no limit;
+    threshold-or-schedule: one per token; klass: one per token; schedule: one per token; prophet: one per
+    token; plan: one per token; replan: one per token; core: one per token."""
     min_joint: float | None
     """cumulative: least product of the probabilities of all tokens of a step. It must be more than 0 and at most
     1. Default: 0.9."""
     threshold: float | None
-    """threshold, score-threshold, threshold-or-schedule, localleap, credit, hierarchy, draft, regroup:
+    """threshold, score-threshold, threshold-or-schedule, quota, localleap, credit, hierarchy, draft, regroup:
     confidence to reach; for score-threshold the order's score to reach. It must be more than 0 and at most 1.
-    Default: threshold: 0.95; score-threshold: required; threshold-or-schedule: a schedule instead; localleap:
-    0.9; credit: 0.9; hierarchy: none; draft: 0.6; regroup: none."""
-    steps: int | None
-    """threshold-or-schedule, klass, schedule, prophet, plan, replan, core: steps for the whole canvas; klass
-    falls back to their schedule. It must be a whole number from 1 to 65536. Default: one per token."""
+    Default: threshold: 0.95; score-threshold: required; threshold-or-schedule: a schedule instead; quota:
+    none: the share alone; localleap: 0.9; credit: 0.9; hierarchy: none; draft: 0.6; regroup: none."""
+    block_steps: int | None
+    """quota: steps of a block; each commits at least its even share of the block. It must be a whole number from
+    1 to 65536. Default: one per position of the block."""
+    min_commit: int | None
+    """quota: least number of tokens in a step. It must be a whole number from 1 to 65536. Default: the share by
+    block_steps."""
     relaxed_threshold: float | None
     """localleap: confidence to reach near a position that reaches threshold. It must be 0 or more and at most 1.
     Default: 0.75."""
@@ -132,8 +142,9 @@ class Options(TypedDict, total=False):
     0.01."""
     history: int | None
     """klass: number of steps for which it must stay below. It must be a whole number from 1 to 1024. Default: 2."""
-    schedule: Literal["llada", "dream"] | None
-    """schedule: how the tokens are spread over the steps. It must be one of llada, dream. Default: llada."""
+    schedule: Literal["llada", "dream", "linear", "rnd1"] | None
+    """schedule: how the tokens are spread over the steps. It must be one of llada, dream, linear, rnd1. Default:
+    the model's own, else llada."""
     eps: float | None
     """schedule: last timestep of schedule dream. It must be more than 0 and less than 1. Default: 0.001."""
     answer_offset: int | None
@@ -168,9 +179,23 @@ class Options(TypedDict, total=False):
     number from 1 to 65536. Default: 32."""
     revise_most: int | None
     """core: tokens that a revision replaces at most. It must be a whole number from 1 to 65536. Default: 1."""
+    edit_threshold: float | None
+    """edit: confidence that another token must exceed to replace one. It must be 0 or more and at most 1.
+    Default: 0.5."""
+    max_edit_steps: int | None
+    """edit: most steps of a block after its last mask was decided. It must be a whole number from 0 to 65536.
+    Default: 16."""
     block_length: int | None
-    """blocks, sliding: positions in a block; for a sliding window its length at the start. It must be a whole
-    number from 1 to 16777216. Default: blocks: one block; sliding: required."""
+    """blocks, causal-blocks, sub-blocks, sliding: positions in a block, and in a block of block-causal
+    attention; for a sliding window its length at the start. It must be a whole number from 1 to 16777216.
+    Default: blocks: the model's blocks, else one block; causal-blocks: the model's blocks, else 32;
+    sub-blocks: the model's blocks, else 32; sliding: required."""
+    whole_blocks: bool | None
+    """blocks: the canvas of a block-causal model is rounded up to whole blocks; what is decoded beyond
+    gen_length is not shown. It must be true or false. Default: true."""
+    sub_block_length: int | None
+    """sub-blocks: positions in a sub-block; a block's sub-blocks are decoded from left to right. It must be a
+    whole number from 1 to 16777216. Default: 8."""
     max_window: int | None
     """sliding: most positions that are open from the first masked one on. It must be a whole number, 1 or more,
     or -1 for no limit. Default: no limit."""
@@ -192,6 +217,15 @@ class Options(TypedDict, total=False):
     expand_by: int | None
     """daedal: masks that are appended at a time, and that one mask becomes. It must be a whole number from 2 to
     65536. Default: 8."""
+    block_passes: Literal["after", "before"] | None
+    """blocks: after: the prompt is stored first, and every block when it is finished (SDAR); before: what stands
+    before a block is stored when the block begins (BD3LM). It must be one of after, before. Default: after."""
+    open_blocks: bool | None
+    """blocks: a pass that stores a block decides the first token of the next, if the model is shifted (Fast-dLLM
+    v2). It must be true or false. Default: false."""
+    sub_block_cache: bool | None
+    """blocks: passes compute the sub-block alone once its first token is decided; approximate (Fast-dLLM v2). It
+    must be true or false. Default: false."""
     cache_reload: int | None
     """dkv: steps of a block between two passes that compute everything; 1 computes everything always. It must be
     a whole number from 1 to 65536. Default: 2."""

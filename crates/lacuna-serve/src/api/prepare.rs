@@ -60,7 +60,11 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
                 Goal::Gaps(_) => (Vec::new(), Finish::Stop),
             };
-            let transcript = Transcript::new(run.canvas().clone(), region.clone(), ends, ask.stops.clone(), open_end);
+            let (region, longest) = match ask.goal {
+                Goal::Answer => (region.start..run.text_end(), region.end.max(region.start.saturating_add(most))),
+                _ => (region.clone(), usize::MAX),
+            };
+            let transcript = Transcript::new(run.canvas().clone(), region, longest, ends, ask.stops.clone(), open_end);
             prepared.prompt_tokens += if choice == 0 { transcript.prompt_tokens() } else { 0 };
             prepared.transcripts.push(if ask.logprobs { transcript.scored() } else { transcript });
             prepared.echoes.push(echo.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use lacuna::{Canvas, Delta, Resize, Token, Trace};
+use lacuna::{Canvas, Delta, Pass, Resize, Token, Trace};
 use lacuna_models::{Detail, Ended, Kind, Plan, Record, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -87,6 +87,10 @@ pub(crate) struct StepEvent {
     /// From 0.
     step: usize,
     block: usize,
+    /// Purpose of the forward pass, if it is not to decide positions: `prefill` or `store`.
+    #[serde(skip_serializing_if = "Pass::denoises")]
+    #[schema(value_type = Option<String>)]
+    kind: Pass,
     /// Forward passes so far.
     nfe: usize,
     /// Since the run was begun.
@@ -199,6 +203,8 @@ struct Follower {
     plan: Plan,
     kind: Kind,
     from: usize,
+    /// The position that the text never goes beyond.
+    to: usize,
     trace: Trace,
     canvas: Canvas,
     /// Tokens whose text was sent.
@@ -219,6 +225,7 @@ impl Follower {
             plan,
             kind,
             from: transcript.from(),
+            to: transcript.longest(),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             canvas,
             spelled: HashSet::new(),
@@ -262,6 +269,7 @@ impl Follower {
         let event = StepEvent {
             step: self.trace.deltas.len(),
             block: delta.block,
+            kind: delta.kind,
             nfe,
             seconds,
             computed,
@@ -316,6 +324,7 @@ impl Follower {
             canvas: &self.canvas,
             plan: &self.plan,
             from: self.from,
+            to: self.to.min(self.canvas.len()),
             kind: self.kind,
             nfe: self.nfe,
             rows_read: self.rows_read,

@@ -40,11 +40,6 @@ impl Task {
             Start::Gaps(canvas) => self.plan.fill(canvas.clone(), self.allow_eos, model),
         }
     }
-
-    /// True if the model stores something for the run from step to step: a KV cache, or the last step's logits.
-    fn keeps_state(&self) -> bool {
-        !self.plan.strategy.cache.is_none() || self.plan.strategy.pace.compares()
-    }
 }
 
 /// News of a run, for its client.
@@ -184,7 +179,7 @@ impl Job {
             rested: self.rested,
             alone: self.steps() < self.alone_until,
             begun: self.begun.is_some(),
-            keeps_state: self.task.keeps_state(),
+            keeps_state: self.run.keeps_state(),
         })
     }
 

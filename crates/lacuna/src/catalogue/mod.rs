@@ -135,118 +135,161 @@ pub struct Preset {
     pub about: &'static str,
     /// The parts it is made of, as a strategy's name.
     pub is: &'static str,
+    /// The parts it is made of where this parameter is given.
+    pub with: Option<(&'static str, &'static str)>,
     /// Values of parameters where they differ from the parts' own defaults.
     pub values: &'static [(&'static str, Default)],
 }
 
+impl Preset {
+    /// The parts it is made of with these parameters.
+    pub fn parts(&self, params: &Params) -> &'static str {
+        match self.with {
+            Some((parameter, parts)) if params.get(parameter).is_some() => parts,
+            _ => self.is,
+        }
+    }
+
+    const fn new(name: &'static str, about: &'static str, is: &'static str) -> Self {
+        Self { name, about, is, with: None, values: &[] }
+    }
+
+    const fn values(self, values: &'static [(&'static str, Default)]) -> Self {
+        Self { values, ..self }
+    }
+}
+
 /// The presets.
 pub const PRESETS: &[Preset] = &[
-    Preset {
-        name: "llada",
-        about: "LLaDA's own sampler: the most confident first, in a fixed number of steps",
-        is: "confidence+schedule",
-        values: &[],
-    },
-    Preset {
-        name: "fast-dllm",
-        about: "Fast-dLLM: all positions that are confident enough at once",
-        is: "confidence+threshold",
-        values: &[],
-    },
-    Preset {
-        name: "klass",
-        about: "KLASS: all positions that are confident and stable",
-        is: "confidence+klass",
-        values: &[],
-    },
-    Preset {
-        name: "wino",
-        about: "WINO: draft widely, then reopen what does not hold",
-        is: "confidence+draft+verify",
-        values: &[],
-    },
-    Preset {
-        name: "saber",
-        about: "Saber: more positions at once as confidence grows, with backtracking",
-        is: "confidence+adaptive+backtrack",
-        values: &[],
-    },
-    Preset {
-        name: "dsb",
-        about: "DSB: confident positions of a window that slides as tokens are committed",
-        is: "confidence+threshold-or-schedule",
-        values: &[("window", Default::Word("sliding"))],
-    },
-    Preset {
-        name: "localleap",
-        about: "LocalLeap: confident positions, and less confident ones near them",
-        is: "confidence+localleap",
-        values: &[],
-    },
-    Preset {
-        name: "hierarchy",
-        about: "dInfer's hierarchy: the best of every run of masks, and all confident positions",
-        is: "confidence+hierarchy",
-        values: &[],
-    },
-    Preset {
-        name: "hierarchy-remask",
-        about: "dInfer's hierarchy that reopens tokens which have lost confidence",
-        is: "confidence+hierarchy+regroup",
-        values: &[("remask_threshold", Default::Number(0.4)), ("low_threshold", Default::Number(0.4))],
-    },
-    Preset {
-        name: "credit",
-        about: "dInfer's credit: confident positions, with tokens that were the best before raised",
-        is: "confidence+credit",
-        values: &[],
-    },
-    Preset {
-        name: "dawn",
-        about: "DAWN: confident positions, and others that the attention graph allows",
-        is: "confidence+dawn",
-        values: &[],
-    },
-    Preset {
-        name: "pc-sampler",
-        about: "PC-Sampler: early positions and tokens that are rarer than the model finds them first",
-        is: "prior+schedule",
-        values: &[],
-    },
-    Preset {
-        name: "prophet",
-        about: "Prophet: LLaDA's sampler, and everything at once when the answer is sure",
-        is: "confidence+prophet",
-        values: &[],
-    },
-    Preset {
-        name: "p2",
-        about: "P2: in every step the best share of all positions is kept, the rest is masked again",
-        is: "confidence+plan+replan",
-        values: &[],
-    },
-    Preset {
-        name: "remdm",
-        about: "ReMDM's deterministic form: the least probable tokens are reopened, one by one",
-        is: "confidence+top1+remdm",
-        values: &[],
-    },
-    Preset {
-        name: "core",
-        about: "CORE: LLaDA's sampler with tokens replaced that do not hold when the least certain are masked together",
-        is: "confidence+schedule+core",
-        values: &[],
-    },
-    Preset {
-        name: "daedal",
-        about: "DAEDAL: confident positions of a canvas that grows where the model needs room",
-        is: "confidence+threshold",
-        values: &[
-            ("length", Default::Word("daedal")),
-            ("threshold", Default::Number(0.9)),
-            ("block_length", Default::Number(32.0)),
+    Preset::new(
+        "llada",
+        "LLaDA's own sampler: the most confident first, in a fixed number of steps",
+        "confidence+schedule",
+    ),
+    Preset::new("fast-dllm", "Fast-dLLM: all positions that are confident enough at once", "confidence+threshold"),
+    Preset::new("klass", "KLASS: all positions that are confident and stable", "confidence+klass"),
+    Preset::new("wino", "WINO: draft widely, then reopen what does not hold", "confidence+draft+verify"),
+    Preset::new(
+        "saber",
+        "Saber: more positions at once as confidence grows, with backtracking",
+        "confidence+adaptive+backtrack",
+    ),
+    Preset::new(
+        "dsb",
+        "DSB: confident positions of a window that slides as tokens are committed",
+        "confidence+threshold-or-schedule",
+    )
+    .values(&[("window", Default::Word("sliding"))]),
+    Preset::new(
+        "localleap",
+        "LocalLeap: confident positions, and less confident ones near them",
+        "confidence+localleap",
+    ),
+    Preset::new(
+        "hierarchy",
+        "dInfer's hierarchy: the best of every run of masks, and all confident positions",
+        "confidence+hierarchy",
+    ),
+    Preset::new(
+        "hierarchy-remask",
+        "dInfer's hierarchy that reopens tokens which have lost confidence",
+        "confidence+hierarchy+regroup",
+    )
+    .values(&[("remask_threshold", Default::Number(0.4)), ("low_threshold", Default::Number(0.4))]),
+    Preset::new(
+        "credit",
+        "dInfer's credit: confident positions, with tokens that were the best before raised",
+        "confidence+credit",
+    ),
+    Preset::new("dawn", "DAWN: confident positions, and others that the attention graph allows", "confidence+dawn"),
+    Preset::new(
+        "pc-sampler",
+        "PC-Sampler: early positions and tokens that are rarer than the model finds them first",
+        "prior+schedule",
+    ),
+    Preset::new(
+        "prophet",
+        "Prophet: LLaDA's sampler, and everything at once when the answer is sure",
+        "confidence+prophet",
+    ),
+    Preset::new(
+        "p2",
+        "P2: in every step the best share of all positions is kept, the rest is masked again",
+        "confidence+plan+replan",
+    ),
+    Preset::new(
+        "remdm",
+        "ReMDM's deterministic form: the least probable tokens are reopened, one by one",
+        "confidence+top1+remdm",
+    ),
+    Preset::new(
+        "core",
+        "CORE: LLaDA's sampler with tokens replaced that do not hold when the least certain are masked together",
+        "confidence+schedule+core",
+    ),
+    Preset::new("sdar", "SDAR: all confident positions of a block, at least the step's share", "confidence+quota")
+        .values(&[("threshold", Default::Number(0.85)), ("cache", Default::Word("blocks"))]),
+    Preset::new("sdar-static", "SDAR: the step's share of a block, the most confident first", "confidence+quota")
+        .values(&[("cache", Default::Word("blocks"))]),
+    Preset::new("sdar-sequential", "SDAR: the step's share of a block, from left to right", "left+quota")
+        .values(&[("cache", Default::Word("blocks"))]),
+    Preset::new(
+        "llada2",
+        "LLaDA2.0: all confident positions of a block, at least the step's share",
+        "confidence+quota",
+    )
+    .values(&[("threshold", Default::Number(0.95))]),
+    Preset::new(
+        "llada2.1",
+        "LLaDA2.1: confident positions of a block, and tokens replaced that the model would choose otherwise",
+        "confidence+quota+edit",
+    )
+    .values(&[("threshold", Default::Number(0.7)), ("min_commit", Default::Number(1.0))]),
+    Preset::new(
+        "fast-dllm-v2",
+        "Fast-dLLM v2: confident positions of a sub-block; a finished block gives the first token of the next",
+        "confidence+quota",
+    )
+    .values(&[
+        ("threshold", Default::Number(0.9)),
+        ("min_commit", Default::Number(1.0)),
+        ("window", Default::Word("sub-blocks")),
+        ("cache", Default::Word("blocks")),
+        ("open_blocks", Default::Flag(true)),
+    ]),
+    Preset::new(
+        "stable-diffcoder",
+        "Stable-DiffCoder: LLaDA's sampler or a threshold, block by block",
+        "confidence+threshold-or-schedule",
+    )
+    .values(&[("whole_blocks", Default::Flag(false)), ("cache", Default::Word("blocks"))]),
+    Preset::new("bd3lm", "A2D's BD3LM: a linear schedule, blocks from the prompt's end", "confidence+schedule").values(
+        &[
+            ("schedule", Default::Word("linear")),
+            ("window", Default::Word("causal-blocks")),
+            ("cache", Default::Word("blocks")),
+            ("block_passes", Default::Word("before")),
         ],
+    ),
+    Preset {
+        with: Some(("gamma", "confidence+eb")),
+        ..Preset::new(
+            "rnd1",
+            "RND1: the least uncertain first in a fixed number of steps; with gamma the entropy bound",
+            "entropy+schedule",
+        )
+        .values(&[("schedule", Default::Word("rnd1"))])
     },
+    Preset::new(
+        "daedal",
+        "DAEDAL: confident positions of a canvas that grows where the model needs room",
+        "confidence+threshold",
+    )
+    .values(&[
+        ("length", Default::Word("daedal")),
+        ("threshold", Default::Number(0.9)),
+        ("block_length", Default::Number(32.0)),
+    ]),
 ];
 
 static BUILT_IN: LazyLock<Vec<Arc<Part>>> = LazyLock::new(|| {
@@ -484,6 +527,16 @@ impl<'a> Given<'a> {
     /// A whole number, if it was given.
     pub fn optional_integer(&self, name: &str) -> Option<usize> {
         self.params.integer(name)
+    }
+
+    /// True or false.
+    pub fn flag(&self, name: &str) -> bool {
+        self.params.flag(name).unwrap_or(self.default(name) == Default::Flag(true))
+    }
+
+    /// A word, if it was given.
+    pub fn optional_word(&self, name: &str) -> Option<&str> {
+        self.params.word(name)
     }
 
     /// A word.

@@ -9,6 +9,7 @@ mod factor;
 mod groups;
 mod leap;
 mod prophet;
+mod quota;
 mod schedule;
 mod share;
 mod stability;
@@ -30,6 +31,7 @@ pub use groups::Hierarchy;
 pub(crate) use groups::{Groups, LOW_THRESHOLD, OPTIONAL_THRESHOLD, REMASK_THRESHOLD};
 pub use leap::LocalLeap;
 pub use prophet::Prophet;
+pub use quota::Quota;
 pub(crate) use schedule::steps_in_block;
 pub use schedule::{Schedule, Timetable};
 pub use share::Plan;
@@ -121,7 +123,9 @@ pub enum Reads {
 pub struct Entry<'a> {
     /// Masked positions before the block's end.
     pub masks: usize,
-    /// Number of blocks.
+    /// Length of the block.
+    pub length: usize,
+    /// Number of blocks that the steps of a schedule are divided by.
     pub blocks: usize,
     /// The model.
     pub model: &'a Description,
@@ -155,6 +159,7 @@ pub(crate) fn parts() -> Vec<Part> {
         bound::parts(),
         threshold::parts(),
         vec![
+            quota::part(),
             leap::part(),
             credit::part(),
             dawn::part(),

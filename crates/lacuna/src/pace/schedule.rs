@@ -12,6 +12,8 @@ pub struct Schedule {
     steps: Option<usize>,
     masks: usize,
     steps_in_block: usize,
+    /// The steps of a linear timetable.
+    linear: Vec<usize>,
 }
 
 /// Spread of a schedule's tokens over its steps.
@@ -24,12 +26,16 @@ pub enum Timetable {
         /// Last timestep.
         eps: f32,
     },
+    /// An even share of what is left, rounded half to even; steps that would commit nothing are left out (A2D's `linear`).
+    Linear,
+    /// So that after each step an even share of the whole, rounded down, is left (RND1's `diffusion_sample`).
+    Rnd1,
 }
 
 const SCHEDULE: Parameter = Parameter::new(
     "schedule",
-    Kind::Choice(&["llada", "dream"]),
-    Default::Word("llada"),
+    Kind::Choice(&["llada", "dream", "linear", "rnd1"]),
+    Default::Depends("the model's own, else llada"),
     "how the tokens are spread over the steps",
 );
 const EPS: Parameter = Parameter::new(
@@ -40,13 +46,15 @@ const EPS: Parameter = Parameter::new(
 );
 
 pub(super) fn part() -> Part {
-    Part::pace("schedule", "a fixed number of steps, spread as LLaDA or Dream does", |given| {
-        let timetable = match given.word("schedule") {
+    Part::pace("schedule", "a fixed number of steps, spread as LLaDA, Dream, A2D or RND1 does", |given| {
+        let timetable = match given.optional_word("schedule").unwrap_or("llada") {
             "dream" => Timetable::Dream { eps: given.number("eps") as f32 },
-            _ if given.has("eps") => {
-                let only = Error::unused("eps", "schedule llada").advise("schedule", "dream");
+            other if given.has("eps") => {
+                let only = Error::unused("eps", format!("schedule {other}")).advise("schedule", "dream");
                 return Err(only);
             }
+            "linear" => Timetable::Linear,
+            "rnd1" => Timetable::Rnd1,
             _ => Timetable::Llada,
         };
         Ok(Box::new(Schedule::new(timetable, given.optional_integer("steps"))))
@@ -57,7 +65,7 @@ pub(super) fn part() -> Part {
 impl Schedule {
     /// A schedule of `steps` for the whole canvas, or of one step per masked position.
     pub fn new(timetable: Timetable, steps: Option<usize>) -> Self {
-        Self { timetable, steps, masks: 0, steps_in_block: 0 }
+        Self { timetable, steps, masks: 0, steps_in_block: 0, linear: Vec::new() }
     }
 
     /// Positions to commit at `step` of the block, when `left` are masked.
@@ -68,6 +76,11 @@ impl Schedule {
             Timetable::Dream { eps } => {
                 let (now, next) = (self.timestep(eps, step), self.timestep(eps, step + 1));
                 (left as f32 * (1.0 - next / now)) as usize
+            }
+            Timetable::Linear => self.linear.get(step).copied().unwrap_or(left),
+            Timetable::Rnd1 => {
+                let steps_left = self.steps_in_block.saturating_sub(step + 1);
+                left.saturating_sub(self.masks * steps_left / self.steps_in_block)
             }
         }
     }
@@ -88,6 +101,17 @@ impl Schedule {
     }
 }
 
+/// A linear timetable of `masks` tokens over `steps`.
+fn linear(mut masks: usize, steps: usize) -> Vec<usize> {
+    let share = |divisor: usize| {
+        let (whole, rest) = (masks / divisor, masks % divisor);
+        let rounded = whole + usize::from(2 * rest > divisor || (2 * rest == divisor && whole % 2 == 1));
+        masks -= rounded;
+        rounded
+    };
+    (1..=steps).rev().map(share).filter(|&share| share > 0).collect()
+}
+
 /// Steps for a block, if there are so many for the whole canvas; one per masked position if not given.
 pub(crate) fn steps_in_block(steps: Option<usize>, entry: &Entry<'_>) -> Result<usize> {
     let &Entry { masks, blocks, .. } = entry;
@@ -103,7 +127,10 @@ pub(crate) fn steps_in_block(steps: Option<usize>, entry: &Entry<'_>) -> Result<
 impl Pace for Schedule {
     fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.masks = entry.masks;
-        self.steps_in_block = steps_in_block(self.steps, entry)?;
+        match (self.timetable, self.steps) {
+            (Timetable::Linear, Some(steps)) => self.linear = linear(entry.masks, steps.div_ceil(entry.blocks)),
+            _ => self.steps_in_block = steps_in_block(self.steps, entry)?,
+        }
         Ok(())
     }
 

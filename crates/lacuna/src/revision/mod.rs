@@ -2,6 +2,7 @@
 
 mod backtrack;
 mod contrast;
+mod edit;
 mod regroup;
 mod remdm;
 mod replan;
@@ -13,6 +14,7 @@ use dyn_clone::DynClone;
 
 pub use backtrack::Backtrack;
 pub use contrast::{Contrast, Doubt};
+pub use edit::Edit;
 pub use regroup::Regroup;
 pub use remdm::Remdm;
 pub use replan::Replan;
@@ -49,6 +51,11 @@ pub trait Revision: DynClone + Debug + Send + Sync {
     /// A block begins.
     fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
         Ok(())
+    }
+
+    /// True if the block takes another pass after this step even if nothing is masked.
+    fn lingers(&self) -> bool {
+        false
     }
 
     /// True if it needs shadow rows ([`Scene::support`]).
@@ -95,7 +102,15 @@ pub enum Ends {
 }
 
 pub(crate) fn parts() -> Vec<Part> {
-    vec![verify::part(), backtrack::part(), replan::part(), regroup::part(), remdm::part(), contrast::part()]
+    vec![
+        verify::part(),
+        backtrack::part(),
+        replan::part(),
+        regroup::part(),
+        remdm::part(),
+        contrast::part(),
+        edit::part(),
+    ]
 }
 
 /// The `count` positions with the lowest values, ascending by position; of equals the lower position.
