@@ -1,7 +1,8 @@
 """Tasks whose dependencies are known, for the question which decoding order respects them.
 
 A problem has a prompt that begins with the name of its task, an answer whose layout the prompt fixes, and
-where values depend on each other `values`: for each its places in the answer and the values it needs.
+where values depend on each other `values`: for each its places in the answer (that of its own equation
+first) and the values it needs.
 """
 
 from . import chains, grids, lists, steps

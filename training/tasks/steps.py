@@ -53,6 +53,8 @@ def problem(rng, task):
         if task == "last":
             write("\n")
             result()
+        if task == "first":
+            at[-1].reverse()  # the place in its own equation comes first
         if len(text) <= LONGEST:
             break
     key = ";".join(step.left().replace(" ", "") for step in steps)

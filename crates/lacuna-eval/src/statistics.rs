@@ -30,6 +30,25 @@ pub fn mcnemar(gained: usize, lost: usize) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
+/// Spearman's rank correlation of a list with the order it is in; equal values share their mean rank. `None` if there are fewer
+/// than three values or all are equal.
+pub fn spearman(values: &[f64]) -> Option<f64> {
+    let n = values.len();
+    let mut sorted: Vec<usize> = (0..n).collect();
+    sorted.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0.0; n];
+    for group in sorted.chunk_by(|a, b| values[*a] == values[*b]) {
+        let first = sorted.partition_point(|&other| values[other] < values[group[0]]);
+        group.iter().for_each(|&at| ranks[at] = first as f64 + (group.len() - 1) as f64 / 2.0);
+    }
+    let mean = (n as f64 - 1.0) / 2.0;
+    let product = |(at, rank): (usize, &f64)| (at as f64 - mean) * (rank - mean);
+    let covariance: f64 = ranks.iter().enumerate().map(product).sum();
+    let of_places: f64 = (0..n).map(|at| (at as f64 - mean).powi(2)).sum();
+    let of_values: f64 = ranks.iter().map(|rank| (rank - mean).powi(2)).sum();
+    (n >= 3 && of_values > 0.0).then(|| covariance / (of_places * of_values).sqrt())
+}
+
 /// Accuracy under parallelism, as the d3LLM leaderboard defines it: the area under accuracy in percent over tokens per
 /// forward pass, weighted by `exp(-3 (1 - y / best))`, without points more than 5 percent below the slowest.
 ///
@@ -79,6 +98,14 @@ mod tests {
         assert!(close(mcnemar(1, 9), 0.021_484_375));
         assert!(close(mcnemar(9, 1), mcnemar(1, 9)));
         assert!(mcnemar(100, 1000) < 1e-100 && mcnemar(5000, 5000) > 0.98);
+    }
+
+    #[test]
+    fn rank_correlations_are_those_of_scipy() {
+        assert_eq!(spearman(&[3.0, 5.0, 9.0]), Some(1.0));
+        assert_eq!(spearman(&[9.0, 5.0, 3.0]), Some(-1.0));
+        assert!(close(spearman(&[1.0, 1.0, 2.0, 0.0]).unwrap(), -0.316_227_766));
+        assert_eq!((spearman(&[1.0, 2.0]), spearman(&[4.0; 5])), (None, None));
     }
 
     #[test]

@@ -26,8 +26,14 @@ use crate::run::Trial;
 use crate::{Error, Result, task};
 
 /// The suites that come with the program.
-pub const SUITES: [(&str, &str); 2] =
-    [("paper", include_str!("../suites/paper.toml")), ("mini", include_str!("../suites/mini.toml"))];
+pub const SUITES: [(&str, &str); 3] = [
+    ("paper", include_str!("../suites/paper.toml")),
+    ("mini", include_str!("../suites/mini.toml")),
+    ("orders", include_str!("../suites/orders.toml")),
+];
+
+/// Settings that go with every strategy: rules for ends of text.
+const OF_ALL: [&str; 2] = ["defer_eos", "suppress_eos"];
 
 /// A list of things to measure.
 #[derive(Clone, Debug, Deserialize)]
@@ -187,7 +193,7 @@ impl Suite {
             })?;
             settings.set(&name, &value)?;
         }
-        let mut settings = settings.filter(|name| recipe.uses(name));
+        let mut settings = settings.filter(|name| recipe.uses(name) || OF_ALL.contains(&name));
         if !layers.is_empty() {
             settings.set("layer", &Value::from(layers))?;
         }
@@ -242,9 +248,9 @@ mod tests {
         let llada = suite.trials("LLaDA", 32, &[5]).unwrap();
         let labels =
             ["Table 1", "Table 2", "Table 3", "Table 5", "Table 6", "Table 8", "Figure 1", "Figure 3", "Figure 4"];
-        assert_eq!(labels.map(|label| count(&llada, label)), [16, 24, 28, 56, 0, 16, 8, 35, 64]);
+        assert_eq!(labels.map(|label| count(&llada, label)), [36, 40, 28, 56, 0, 16, 8, 35, 64]);
         let dream = suite.trials("Dream", 28, &[5]).unwrap();
-        assert_eq!(labels.map(|label| count(&dream, label)), [16, 24, 0, 0, 48, 16, 0, 0, 0]);
+        assert_eq!(labels.map(|label| count(&dream, label)), [36, 40, 0, 0, 48, 16, 0, 0, 0]);
         assert_eq!(count(&dream, "Figure 5"), 35);
         let klass = llada.iter().find(|trial| trial.strategy == "klass" && trial.task == "gsm8k").unwrap();
         assert_eq!(
@@ -263,13 +269,24 @@ mod tests {
     fn the_mini_suite_covers_the_same_ground() {
         let trials = Suite::load("mini").unwrap().trials("LLaDA", 12, &[2]).unwrap();
         let labels = ["Table 1", "Table 2", "Table 5", "Table 8", "Figure 1", "Figure 3", "Figure 4"];
-        assert_eq!(labels.map(|label| count(&trials, label)), [8, 12, 28, 6, 16, 20, 12]);
+        assert_eq!(labels.map(|label| count(&trials, label)), [20, 36, 42, 6, 16, 20, 24]);
         for trial in &trials {
             let length = if trial.task == "words" { 128 } else { 64 };
             assert_eq!((trial.gen_length, length % trial.block_length), (length, 0), "{}", trial.file_name());
         }
         let names: std::collections::HashSet<String> = trials.iter().map(Trial::file_name).collect();
         assert_eq!(names.len(), trials.len());
+    }
+
+    #[test]
+    fn the_orders_suite_has_every_baseline_on_every_task() {
+        let trials = Suite::load("orders").unwrap().trials("LLaDA", 8, &[0]).unwrap();
+        for task in ["last", "first", "forward", "backward", "shuffled", "sudoku", "sudoku9"] {
+            let titles: Vec<String> = trials.iter().filter(|trial| trial.task == task).map(Trial::title).collect();
+            for title in ["confidence", "confidence, ends last", "left+eb", "given (oracle)", "dos (layer 7)"] {
+                assert!(titles.iter().any(|other| other == title), "{task}: {title}");
+            }
+        }
     }
 
     #[test]
@@ -286,6 +303,6 @@ mod tests {
         assert!(error(&format!("{group}settings = {{ gama = 1 }}\n")).contains("gama"));
         assert!(error("[[group]]\ntasks = [\"wurds\"]\nstrategies = [\"dos\"]\n").contains("wurds"));
         assert!(error(&format!("{group}family = \"Dream\"\n")).contains("nothing for LLaDA"));
-        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini"));
+        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini, orders"));
     }
 }

@@ -28,7 +28,8 @@ fn prompts_are_as_recorded() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let write = std::env::var_os("LACUNA_SNAPSHOTS").is_some();
     for task in TASKS {
-        for protocol in task.protocols() {
+        // The tasks of models/orders are asked as their files have them.
+        for protocol in task.protocols().iter().filter(|protocol| protocol.name != "orders") {
             let benchmark = Benchmark::load(task, protocol, Some(&tests.join("data"))).unwrap();
             let prompt = benchmark.prompt(&benchmark.problems[0]);
             let text = format!(

@@ -54,7 +54,7 @@ fn the_report_has_tables_comparisons_and_the_papers_numbers() {
     }
     let csv = report.csv();
     assert_eq!(csv.lines().count(), 1 + report.measurements.len());
-    assert!(csv.lines().all(|line| line.split(',').count() == 20), "{csv}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 25), "{csv}");
     let json = report.json();
     assert_eq!(json["measurements"].as_array().unwrap().len(), report.measurements.len());
     // One pair in Table 1 and three in Figure 4.

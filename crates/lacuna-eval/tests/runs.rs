@@ -5,9 +5,9 @@ mod common;
 use std::cell::Cell;
 use std::path::Path;
 
-use common::{Bytes, evaluation, model, trial};
+use common::{Bytes, evaluation, model, orders, trial};
 use lacuna_eval::Error;
-use lacuna_eval::run::{Entry, Evaluation, Folder, Part, Sample, evaluate};
+use lacuna_eval::run::{Entry, Evaluation, Folder, Part, Sample, Trial, evaluate};
 
 fn run(evaluation: &Evaluation) -> lacuna_eval::Result<Vec<Entry>> {
     evaluate(evaluation, &mut model(), &Bytes, &mut |_| ())
@@ -64,6 +64,46 @@ fn results_say_what_was_measured() {
     let sample = &samples(out.path())[0][0];
     assert!(sample.answer.contains("####") && sample.tokens == sample.answer.len());
     assert_eq!(sample.order.len(), 256);
+}
+
+#[test]
+fn orders_are_measured_by_what_they_decide_too_early() {
+    let out = tempfile::tempdir().unwrap();
+    let of = |task: &str, strategy: &str| Trial {
+        protocol: "orders".into(),
+        gen_length: 64,
+        block_length: 64,
+        ..trial(task, strategy)
+    };
+    let tasks = ["first", "backward", "sudoku"];
+    let trials =
+        tasks.iter().flat_map(|task| ["given", "left", "right", "left+top64"].map(|strategy| of(task, strategy)));
+    let evaluation = Evaluation { data: Some(orders()), ..evaluation(out.path(), trials.collect()) };
+    for entries in run(&evaluation).unwrap().chunks(4) {
+        let [given, left, right, at_once] = entries else { panic!("four of each") };
+        let task = given.task.as_str();
+        assert_eq!((given.early, given.agreement), (Some(0.0), Some(1.0)), "{task}");
+        assert_eq!((left.place_correlation, right.place_correlation), (Some(1.0), Some(-1.0)), "{task}");
+        assert!(left.early_ends == Some(0.0) && right.early_ends > Some(0.5), "{task}");
+        assert_eq!((at_once.agreement, at_once.place_correlation), (Some(0.0), None), "{task}");
+        assert!(left.early > Some(0.0) && at_once.early > Some(0.0), "{task}");
+        // Read from the last line on, a chain that is written backwards is in order.
+        assert_eq!(right.early == Some(0.0), task == "backward", "{task}");
+    }
+}
+
+#[test]
+fn ends_come_last_or_never_where_a_trial_says_so() {
+    let out = tempfile::tempdir().unwrap();
+    let with = |rule: &str| {
+        let trial = trial("words", "right");
+        Trial { settings: trial.settings.clone().with(rule, true).unwrap(), ..trial }
+    };
+    let entries =
+        run(&evaluation(out.path(), vec![trial("words", "right"), with("defer_eos"), with("suppress_eos")])).unwrap();
+    let ends: Vec<Option<f64>> = entries.iter().map(|entry| entry.early_ends).collect();
+    assert_eq!(ends, [Some(1.0), Some(0.0), Some(0.0)]);
+    assert_eq!(entries[2].tokens, 256.0);
 }
 
 #[test]

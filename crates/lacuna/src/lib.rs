@@ -71,7 +71,8 @@ pub use error::{Advice, Error, Message, Result};
 pub use length::{Daedal, Expansion, Fixed, Length, Resize};
 pub use options::{Grow, LONGEST_STRATEGY, Options};
 pub use order::{
-    Confidence, Dependency, Entropy, Frequencies, LeftToRight, Margin, Order, PositionPrior, Random, RankBy, sources,
+    CertainDependency, Confidence, Dependency, DependencyGain, Entropy, Frequencies, Given, LeftToRight, Margin, Order,
+    PositionPrior, Random, RankBy, RightToLeft, sources,
 };
 pub use pace::{
     Adaptive, Bound, CreditRule, CreditThreshold, Dawn, Draft, Entry, Factor, Hierarchy, LocalLeap, Pace, Plan,

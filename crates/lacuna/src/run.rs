@@ -71,6 +71,7 @@ impl Run {
                 canvas,
                 options,
                 seen: Observation::default(),
+                first_dependency: Vec::new(),
                 number: 0,
             },
             strategy,

@@ -17,6 +17,8 @@ pub(crate) struct RunState {
     pub(crate) allowed: Allowed,
     /// Observation of the last forward pass.
     pub(crate) seen: Observation,
+    /// Dependency scores of the first forward pass.
+    pub(crate) first_dependency: Vec<Vec<f32>>,
     /// Steps taken.
     pub(crate) number: usize,
     /// True if beliefs are compared with those of the step before.
@@ -163,8 +165,12 @@ impl<'a> Scene<'a> {
 
     /// Mean dependency score of a position over the first `sources` sources.
     pub fn mean_dependency(&self, sources: usize, position: usize) -> f64 {
-        let scores = self.dependency()[..sources].iter().map(|scores| f64::from(scores[position]));
-        scores.sum::<f64>() / sources as f64
+        mean(&self.dependency()[..sources], position)
+    }
+
+    /// Mean dependency score of a position in the first step of the run; 0 if the canvas did not reach that far then.
+    pub fn first_dependency(&self, sources: usize, position: usize) -> f64 {
+        mean(&self.state.first_dependency[..sources], position)
     }
 
     /// The attention that one position pays to another, averaged over the layers that the pace asked for
@@ -252,6 +258,11 @@ impl<'a> Scene<'a> {
         }
         Ranking::new(self.candidates, &scores)
     }
+}
+
+fn mean(sources: &[Vec<f32>], position: usize) -> f64 {
+    let scores = sources.iter().map(|scores| scores.get(position).copied().map_or(0.0, f64::from));
+    scores.sum::<f64>() / sources.len() as f64
 }
 
 /// Masked positions with their scores, the best first.

@@ -64,6 +64,9 @@ fn observe(runs: &mut [&mut Run], turns: &[Turn], predictor: &mut dyn Predictor)
     drop(rows);
     for (run, turn) in runs.iter_mut().zip(turns) {
         run.state.seen = std::mem::take(&mut seen[turn.view]);
+        if run.state.number == 0 {
+            run.state.first_dependency.clone_from(&run.state.seen.dependency);
+        }
     }
     Ok(())
 }

@@ -68,6 +68,7 @@ fn values(gamma: f64, threshold: f64, first: usize, layers: &[usize]) -> Params 
     let mut distinct = layers.to_vec();
     distinct.dedup();
     let frequencies = r#"{"num_token": 100, "p_baseline_dict": {"3": 40, "4": 2}}"#;
+    let params = params.with("places", &[3usize, 0, 5][..]).unwrap();
     params.with("layer", &distinct[..]).unwrap().with("frequencies", frequencies).unwrap()
 }
 
@@ -661,6 +662,7 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
         (message("dawn", of("cache", "dual".into()), 4, &able), "decode without a cache"),
         (message("dawn", of("graph_layers", 3usize.into()), 4, &able), "layer 3 does not exist"),
         (message("prior", none(), 4, &able), "'prior' needs frequencies"),
+        (message("given", none(), 4, &able), "'given' needs places"),
         (message("prior", of("frequencies", "{}".into()), 4, &able), "must be JSON with num_token"),
         (message("core", of("cache", "dual".into()), 4, &able), "decode without a cache"),
         (message("dos+schedule+replan", none(), 4, &able), "a schedule promises to end"),

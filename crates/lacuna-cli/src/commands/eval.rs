@@ -21,7 +21,8 @@ use crate::engine::Engine;
 
 #[derive(Args)]
 #[command(after_help = "\
-Tasks: gsm8k, math500, humaneval, mbpp (from --data), words and code (part of the program).
+Tasks: gsm8k, math500, humaneval, mbpp (from --data), words and code (part of the program), and those of models/orders: last,
+first, forward, backward, shuffled, sudoku, sudoku9, latin, copy, reverse, sort, shuffle.
 
 Every sample is written as it is done: the same command goes on where a stopped one ended. `lacuna report DIR` makes tables
 and plots of the results.
@@ -29,16 +30,17 @@ and plots of the results.
 Examples:
   lacuna eval words code --strategy confidence,dos,dos+eb --limit 64
   lacuna eval --suite mini --limit 64 --out results/mini
+  lacuna eval --suite orders --model models/orders --out results/orders
   lacuna eval gsm8k --model LLaDA-8B-Instruct --data data --strategy fast-dllm,dos+eb --block-lengths 32,one
   lacuna eval --suite paper --model LLaDA-8B-Instruct --data data --shard 1/8 --out results/paper-1")]
 pub(crate) struct Eval {
     /// The tasks
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
-    /// A list of measurements instead: paper, mini, or a file
+    /// A list of measurements instead: paper, mini, orders, or a file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "preset"])]
     suite: Option<String>,
-    /// The folder with the data files, or one such file; words and code need none
+    /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where results go
@@ -103,7 +105,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     let speech = Voice::of(&engine.checkpoint)?;
     let evaluation = Evaluation {
         out: args.out.clone(),
-        data: args.data.clone(),
+        data: args.data.clone().or_else(|| args.model.model.clone()),
         model: describe(&engine),
         trials: trials(args, &request, &engine.checkpoint)?,
         limit: args.limit,

@@ -23,7 +23,7 @@ pub(crate) struct Tune {
     /// The tasks, which get one preset together
     #[arg(value_name = "TASK", required = true)]
     tasks: Vec<String>,
-    /// The folder with the data files, or one such file; words and code need none
+    /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where the samples go, from which a stopped run resumes
@@ -81,7 +81,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
     }
     let evaluation = Evaluation {
         out: args.out.clone(),
-        data: args.data.clone(),
+        data: args.data.clone().or_else(|| args.model.model.clone()),
         model: describe(&engine),
         trials,
         limit: args.limit,

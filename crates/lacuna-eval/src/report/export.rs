@@ -48,10 +48,11 @@ fn pairs(report: &Report) -> impl Iterator<Item = (&Measurement, &Measurement)> 
 pub(super) fn csv(report: &Report) -> String {
     let mut text = String::from(
         "task,protocol,model,strategy,layer,gen_length,block_length,n,problems,correct,accuracy,low,high,nfe,\
-         tokens_per_second,seconds_per_sample,rows_read,tokens,aup,labels\n",
+         tokens_per_second,seconds_per_sample,rows_read,tokens,aup,ends,early,agreement,place_correlation,early_ends,labels\n",
     );
     for measurement in &report.measurements {
         let entry = &measurement.entry;
+        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
         let layers = measurement.trial.layers().iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
         let cells = [
             entry.task.clone(),
@@ -73,6 +74,15 @@ pub(super) fn csv(report: &Report) -> String {
             format!("{:.2}", entry.rows_read),
             format!("{:.2}", entry.tokens),
             format!("{:.3}", report.aup(measurement)),
+            match (measurement.trial.defers_ends(), measurement.trial.suppresses_ends()) {
+                (true, _) => "last".into(),
+                (_, true) => "none".into(),
+                _ => String::new(),
+            },
+            number(entry.early),
+            number(entry.agreement),
+            number(entry.place_correlation),
+            number(entry.early_ends),
             entry.labels.join("; "),
         ];
         text += &cells.map(|cell| quoted(&cell)).join(",");

@@ -11,7 +11,7 @@ struct Section<'a> {
 }
 
 pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
-    let mut text = head(report);
+    let mut text = head(report) + &summary(report);
     for label in report.labels().into_iter().map(Some).chain([None]) {
         let sections = sections(report, label);
         if sections.is_empty() {
@@ -26,6 +26,7 @@ pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
             text += &format!("### {}\n\n{}\n", section.task, table(report, &section));
         }
     }
+    text += &orders(report);
     if !plots.is_empty() {
         text += "## Plots\n\n";
         for plot in plots {
@@ -49,6 +50,10 @@ const NOTES: &str = "\
 - *Beside the best* compares with the most accurate finished measurement of the table (of equals the one with fewest forwards)
   on the same problems: + those that only this one gets right, − those that only the best one does. *p* is McNemar's exact
   test.
+- *Too early* is the share, in percent, of the values that were decided before, or in the same step as, something they depend on;
+  in a Sudoku, of the cells that no single forced. *Agreement* is Kendall's tau with an order that decides everything after what it
+  depends on, over the pairs that such an order fixes. *Place* is the rank correlation of when the tokens of an answer were decided
+  with where they stand (1 is left to right). *Ends first* is the share of the first twelve decisions that lie behind the answer.
 ";
 
 fn head(report: &Report) -> String {
@@ -152,6 +157,71 @@ fn table(report: &Report, section: &Section<'_>) -> String {
         table.row(cells);
     }
     table.write()
+}
+
+/// Accuracies of all strategies on all tasks, if there are three tasks or more.
+fn summary(report: &Report) -> String {
+    let tasks = report.tasks();
+    if tasks.len() < 3 {
+        return String::new();
+    }
+    let name = |m: &Measurement| match m.trial.block_length {
+        length if length == m.trial.gen_length => m.trial.title(),
+        length => format!("{}, blocks of {length}", m.trial.title()),
+    };
+    let mut rows: Vec<String> = Vec::new();
+    for measurement in &report.measurements {
+        if !rows.contains(&name(measurement)) {
+            rows.push(name(measurement));
+        }
+    }
+    let best = |task: &str| {
+        let of_task = report.measurements.iter().filter(|m| m.trial.task == task);
+        of_task.map(|m| m.entry.accuracy).fold(0.0, f64::max)
+    };
+    let mut table = Table::new(&[&["Strategy"], &tasks[..]].concat());
+    for row in rows {
+        let cell = |task: &&str| {
+            let found = report.measurements.iter().find(|m| m.trial.task == *task && name(m) == row);
+            found.map_or("–".into(), |m| match percent(m.entry.accuracy) {
+                accuracy if m.entry.accuracy == best(task) => format!("**{accuracy}**"),
+                accuracy => accuracy,
+            })
+        };
+        let cells: Vec<String> = tasks.iter().map(cell).collect();
+        table.row([vec![row], cells].concat());
+    }
+    format!("## Accuracy by task\n\n{}\n", table.write())
+}
+
+/// What the orders do, by task.
+fn orders(report: &Report) -> String {
+    let mut text = String::from("## Orders\n\n");
+    for task in report.tasks() {
+        let rows: Vec<&Measurement> = report.measurements.iter().filter(|m| m.trial.task == task).collect();
+        let known = rows.iter().any(|row| row.entry.early.is_some());
+        let mut head = vec!["Strategy", "Block", "Accuracy"];
+        if known {
+            head.extend(["Too early", "Agreement"]);
+        }
+        head.extend(["Place", "Ends first"]);
+        let mut table = Table::new(&head);
+        for Measurement { trial, entry, .. } in rows {
+            let share = |value: Option<f64>| value.map_or("–".into(), percent);
+            let correlation =
+                |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.2}").replace('-', "−"));
+            let whole = trial.block_length == trial.gen_length;
+            let block = if whole { "one".into() } else { trial.block_length.to_string() };
+            let mut cells = vec![trial.title(), block, percent(entry.accuracy)];
+            if known {
+                cells.extend([share(entry.early), correlation(entry.agreement)]);
+            }
+            cells.extend([correlation(entry.place_correlation), share(entry.early_ends)]);
+            table.row(cells);
+        }
+        text += &format!("### {task}\n\n{}\n", table.write());
+    }
+    text
 }
 
 /// What a measurement gains and loses beside the best one, and how probable that is by chance.

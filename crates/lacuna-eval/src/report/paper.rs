@@ -52,7 +52,7 @@ pub(super) fn counterpart(task: &str) -> &str {
     }
 }
 
-/// What the paper has for this trial in this table.
+/// What the paper has for this trial in this table; it has no rules for ends of text.
 pub(super) fn find(label: &str, family: &str, trial: &Trial) -> Option<&'static Number> {
     let model = if family.eq_ignore_ascii_case("dream") { "Dream-v0-Instruct-7B" } else { "LLaDA-Instruct-8B" };
     let task = counterpart(&trial.task);
@@ -65,7 +65,7 @@ pub(super) fn find(label: &str, family: &str, trial: &Trial) -> Option<&'static 
         number.table == table
             && number.model == model
             && number.task == task
-            && number.strategy == trial.strategy
+            && number.strategy == trial.method()
             && number.block == block
     })
 }

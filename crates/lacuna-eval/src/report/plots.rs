@@ -16,7 +16,8 @@ pub struct Plot {
     pub svg: String,
 }
 
-/// Every plot that the measurements allow: accuracy over NFE, over block length and over layers, and the order of decoding.
+/// Every plot that the measurements allow: accuracy over NFE, over block length, over layers and over what was decided too early,
+/// and the order of decoding.
 pub fn plots(report: &Report) -> Vec<Plot> {
     let mut plots = Vec::new();
     for task in report.tasks() {
@@ -24,6 +25,7 @@ pub fn plots(report: &Report) -> Vec<Plot> {
         plots.extend(over_nfe(task, &all));
         plots.extend(over_blocks(task, &all));
         plots.extend(over_layers(task, &all));
+        plots.extend(over_early(task, &all));
         plots.extend(order(task, &all));
     }
     plots
@@ -71,7 +73,7 @@ fn representatives<'a>(all: &[&'a Measurement]) -> Vec<&'a Measurement> {
     let Some(block) = all.iter().map(|m| m.trial.block_length).max() else { return Vec::new() };
     let mut best: Vec<&Measurement> = Vec::new();
     for measurement in all.iter().filter(|m| m.trial.block_length == block) {
-        match best.iter_mut().find(|other| other.trial.strategy == measurement.trial.strategy) {
+        match best.iter_mut().find(|other| other.trial.method() == measurement.trial.method()) {
             Some(other) if other.entry.accuracy < measurement.entry.accuracy => *other = measurement,
             Some(_) => {}
             None => best.push(measurement),
@@ -85,11 +87,11 @@ fn lines(all: &[&Measurement], key: impl Fn(&Measurement) -> Option<usize>) -> (
     let mut groups: Vec<(String, BTreeMap<usize, &Measurement>)> = Vec::new();
     for measurement in all {
         let Some(value) = key(measurement) else { continue };
-        let name = &measurement.trial.strategy;
-        if !groups.iter().any(|(other, _)| other == name) {
+        let name = measurement.trial.method();
+        if !groups.iter().any(|(other, _)| *other == name) {
             groups.push((name.clone(), BTreeMap::new()));
         }
-        let group = groups.iter_mut().find(|(other, _)| other == name).map(|(_, group)| group);
+        let group = groups.iter_mut().find(|(other, _)| *other == name).map(|(_, group)| group);
         let slot = group.expect("the group was just made").entry(value).or_insert(measurement);
         if slot.entry.accuracy < measurement.entry.accuracy {
             *slot = measurement;
@@ -140,6 +142,27 @@ fn over_layers(task: &str, all: &[&Measurement]) -> Option<Plot> {
         series,
     };
     Some(Plot { title: chart.title.clone(), file: format!("{task}-layers.svg"), svg: chart.svg() })
+}
+
+/// One point for each strategy: accuracy over the share of values decided before what they depend on.
+fn over_early(task: &str, all: &[&Measurement]) -> Option<Plot> {
+    let chosen = representatives(all);
+    let series = chosen.iter().filter_map(|m| {
+        let early = m.entry.early? * 100.0;
+        Some(Series { name: m.trial.title(), points: vec![point(early, m)], joined: false })
+    });
+    let series: Vec<Series> = series.collect();
+    if series.len() < 2 {
+        return None;
+    }
+    let chart = Chart {
+        title: format!("{}: accuracy over what was decided too early, {}", heading(task, all), block_name(chosen[0])),
+        x: "values decided before what they depend on, in percent",
+        y: "accuracy in percent",
+        axis: Axis::Linear,
+        series,
+    };
+    Some(Plot { title: chart.title.clone(), file: format!("{task}-early.svg"), svg: chart.svg() })
 }
 
 fn order(task: &str, all: &[&Measurement]) -> Option<Plot> {

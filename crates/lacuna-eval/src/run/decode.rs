@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use lacuna::{Canvas, Options, Predictor, Run, Token};
+use lacuna::{Canvas, Options, Predictor, Run, Strategy, Token};
 
 use super::{Speech, Trial};
-use crate::Result;
+use crate::task::{Benchmark, Dependencies, Respect};
+use crate::{Error, Result};
 
 /// A problem to decode.
 pub(super) struct Question {
@@ -25,6 +26,7 @@ pub(super) struct Answer {
     pub(super) tokens: usize,
     pub(super) seconds: f64,
     pub(super) order: Vec<i32>,
+    pub(super) respect: Option<Respect>,
 }
 
 struct Job {
@@ -36,6 +38,7 @@ struct Job {
 /// What a trial needs to make runs.
 pub(super) struct Decoder<'a> {
     pub(super) trial: &'a Trial,
+    pub(super) benchmark: &'a Benchmark,
     pub(super) options: &'a Options,
     pub(super) seed: u64,
     pub(super) speech: &'a dyn Speech,
@@ -45,20 +48,63 @@ impl Decoder<'_> {
     /// A run for this prompt. Everything that the model cannot do is refused here.
     pub(super) fn start(&self, question: &Question, predictor: &dyn Predictor) -> Result<Run> {
         let Trial { gen_length, early_stop, .. } = *self.trial;
-        let (model, prompt, strategy) = (predictor.description(), &question.prompt, self.trial.strategy()?);
+        let (model, prompt, strategy) = (predictor.description(), &question.prompt, self.strategy(question.problem)?);
         let (length, context) = (strategy.window.canvas_length(prompt.len(), gen_length, model), model.context);
         if length > context {
             return Err(lacuna::Error::TooLong { length, context }.into());
         }
         let canvas = Canvas::with_tail(prompt, length.saturating_sub(prompt.len()), model.mask)?;
-        let options = Options {
-            stop: if early_stop { self.speech.ends().to_vec() } else { Vec::new() },
+        let ends = self.speech.ends();
+        let mut options = Options {
+            stop: if early_stop { ends.to_vec() } else { Vec::new() },
             // Each problem draws its own numbers, whatever is decoded with it.
             seed: self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(question.row as u64),
             length: Some(prompt.len() + gen_length),
             ..self.options.clone()
         };
+        if self.trial.defers_ends() {
+            options.sampling.deferred = ends.to_vec();
+        }
+        if self.trial.suppresses_ends() {
+            options.suppressed.extend(ends.first());
+        }
         Ok(Run::new(canvas, strategy, options, model)?)
+    }
+
+    /// The trial's strategy; an order that is to be given and is not is that of the problem's dependencies.
+    fn strategy(&self, problem: usize) -> Result<Strategy> {
+        if self.trial.order() != "given" || self.trial.settings.get("places").is_some() {
+            return self.trial.strategy();
+        }
+        let Some(dependencies) = self.dependencies(problem) else {
+            let task = self.benchmark.task.name();
+            return Err(Error::Request(format!(
+                "no order is known for {task}: name one with --places, or leave out given"
+            )));
+        };
+        let solution = &self.benchmark.problems[problem].solution;
+        let tokens = self.token_of_bytes(&self.speech.encode(solution)?)?;
+        let mut places = Vec::new();
+        for at in dependencies.oracle(tokens.len()) {
+            if let Some(&place) = tokens.get(at).filter(|place| !places.contains(*place)) {
+                places.push(place);
+            }
+        }
+        let settings = self.trial.settings.clone().with("places", &places[..])?;
+        Trial { settings, ..self.trial.clone() }.strategy()
+    }
+
+    fn dependencies(&self, problem: usize) -> Option<Dependencies> {
+        self.benchmark.task.dependencies(&self.benchmark.problems[problem])
+    }
+
+    /// For each byte of a text the token it belongs to.
+    fn token_of_bytes(&self, tokens: &[Token]) -> Result<Vec<usize>> {
+        let mut owners = Vec::new();
+        for (place, token) in tokens.iter().enumerate() {
+            owners.extend(std::iter::repeat_n(place, self.speech.decode(&[*token])?.len()));
+        }
+        Ok(owners)
     }
 
     /// Decodes all `questions`, up to `batch` at a time; `done` gets the answers that a step finished.
@@ -101,7 +147,15 @@ impl Decoder<'_> {
         let end = written.iter().position(|token| self.speech.ends().contains(token)).unwrap_or(written.len());
         let trace = job.run.trace();
         let decided = trace.decided(trace.deltas.len()).into_iter().skip(from).take(written.len());
-        let order = decided.map(|step| step.map_or(-1, |step| step as i32)).collect();
+        let order: Vec<i32> = decided.map(|step| step.map_or(-1, |step| step as i32)).collect();
+        let respect = match self.dependencies(job.question.problem) {
+            Some(dependencies) => {
+                let step = |place: usize| usize::try_from(order[place]).ok();
+                let steps: Vec<_> = self.token_of_bytes(&written[..end])?.into_iter().map(step).collect();
+                Some(dependencies.respect(&steps))
+            }
+            None => None,
+        };
         Ok(Answer {
             problem: job.question.problem,
             text: self.speech.decode(&written[..end])?,
@@ -110,6 +164,7 @@ impl Decoder<'_> {
             tokens: end,
             seconds: job.seconds,
             order,
+            respect,
         })
     }
 }

@@ -114,7 +114,7 @@ pub fn evaluate(
         };
         let questions: Vec<Question> =
             chosen.iter().filter(|place| !ledger.has(benchmark.problems[**place].row)).map(question).collect();
-        let decoder = Decoder { trial, options: &evaluation.options, seed: evaluation.seed, speech };
+        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, speech };
         let mut report = |ledger: &Ledger, done_now: usize, left: usize| {
             let (mut correct, mut nfe, mut done) = (0, 0, 0);
             for sample in ledger.samples() {
@@ -212,7 +212,7 @@ fn check(
             continue;
         };
         let row = benchmark.problems[problem].row;
-        let decoder = Decoder { trial, options: &evaluation.options, seed: evaluation.seed, speech };
+        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, speech };
         decoder.start(&Question { problem, row, prompt: prompt.clone() }, predictor)?;
     }
     Ok(())
@@ -276,6 +276,7 @@ impl Judge {
                 tokens: answer.tokens,
                 seconds: answer.seconds,
                 order: answer.order,
+                respect: answer.respect,
             }
         };
         Ok(answers.into_iter().zip(checks).map(sample).collect())

@@ -89,6 +89,7 @@ mod tests {
             tokens: 1,
             seconds: 0.5,
             order: vec![0],
+            respect: None,
         }
     }
 

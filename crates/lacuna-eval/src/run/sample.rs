@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Configuration, Trial};
-use crate::statistics::wilson;
+use crate::statistics::{spearman, wilson};
+use crate::task::Respect;
 
 /// One answered problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,36 @@ pub struct Sample {
     pub seconds: f64,
     /// For each position the step at which it was decided, from 0; -1 if it never was.
     pub order: Vec<i32>,
+    /// How the order respected what depends on what, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub respect: Option<Respect>,
+}
+
+/// How many of the first decisions of a sample are looked at for ends.
+const FIRST: usize = 12;
+
+impl Sample {
+    /// The positions that were decided, the first first, with their steps.
+    fn decided(&self) -> Vec<(i32, usize)> {
+        let mut decided: Vec<(i32, usize)> =
+            self.order.iter().enumerate().filter(|(_, step)| **step >= 0).map(|(at, step)| (*step, at)).collect();
+        decided.sort_unstable();
+        decided
+    }
+
+    /// Rank correlation of when the tokens of the answer were decided with where they stand: 1 is left to right.
+    fn place_correlation(&self) -> Option<f64> {
+        let steps: Vec<f64> = self.order.iter().take(self.tokens).map(|step| f64::from(*step)).collect();
+        spearman(&steps)
+    }
+
+    /// Share of the first decisions that lie behind the end of the answer.
+    fn early_ends(&self) -> Option<f64> {
+        let decided = self.decided();
+        let first = &decided[..decided.len().min(FIRST)];
+        let behind = first.iter().filter(|(_, at)| *at >= self.tokens).count();
+        (!first.is_empty()).then(|| behind as f64 / first.len() as f64)
+    }
 }
 
 /// A line of `results.json`.
@@ -69,6 +100,18 @@ pub struct Entry {
     pub protocol: String,
     /// The tables and figures it belongs to.
     pub labels: Vec<String>,
+    /// Share of the values that were decided before, or together with, what they depend on, where that is known.
+    #[serde(default)]
+    pub early: Option<f64>,
+    /// Agreement with an oracle's order (Kendall's tau over the pairs that it orders), where one is known.
+    #[serde(default)]
+    pub agreement: Option<f64>,
+    /// Rank correlation of when tokens of the answer were decided with where they stand.
+    #[serde(default)]
+    pub place_correlation: Option<f64>,
+    /// Share of the first twelve decisions that lie behind the end of the answer.
+    #[serde(default)]
+    pub early_ends: Option<f64>,
 }
 
 impl Entry {
@@ -90,6 +133,12 @@ pub fn summarize(configuration: &Configuration, trial: &Trial, samples: &[Sample
         [layer] => (*layer).into(),
         layers => layers.to_vec().into(),
     };
+    let known = |value: fn(&Sample) -> Option<f64>| {
+        let values: Vec<f64> = samples.iter().filter_map(value).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let total = |value: fn(&Respect) -> f64| samples.iter().filter_map(|s| s.respect.as_ref()).map(value).sum::<f64>();
+    let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     Entry {
         task: trial.task.clone(),
         model: configuration.model.name.clone(),
@@ -109,5 +158,9 @@ pub fn summarize(configuration: &Configuration, trial: &Trial, samples: &[Sample
         tokens,
         protocol: trial.protocol.clone(),
         labels: trial.labels.clone(),
+        early: share(total(|respect| respect.early as f64), total(|respect| respect.dependent as f64)),
+        agreement: share(total(|respect| respect.agreeing as f64), total(|respect| respect.pairs as f64)),
+        place_correlation: known(Sample::place_correlation),
+        early_ends: known(Sample::early_ends),
     }
 }

@@ -45,6 +45,26 @@ impl Trial {
         sources.map(|source| source.layer).collect()
     }
 
+    /// True if ends of text are committed last.
+    pub fn defers_ends(&self) -> bool {
+        self.settings.flag("defer_eos") == Some(true)
+    }
+
+    /// True if the end of text is never chosen.
+    pub fn suppresses_ends(&self) -> bool {
+        self.settings.flag("suppress_eos") == Some(true)
+    }
+
+    /// The strategy and its rule for ends of text: what the lines of a plot stand for.
+    pub fn method(&self) -> String {
+        let rule = match (self.defers_ends(), self.suppresses_ends()) {
+            (true, _) => ", ends last",
+            (_, true) => ", no ends",
+            _ => "",
+        };
+        format!("{}{rule}", self.strategy)
+    }
+
     /// True if both measure the same, whatever tables they are for.
     pub fn same(&self, other: &Self) -> bool {
         let bare = |trial: &Self| Self { labels: Vec::new(), ..trial.clone() };
@@ -83,10 +103,16 @@ impl Trial {
                 details.push(format!("layers {}", layers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
             }
         }
+        if let Some(heads) = self.settings.integers("heads") {
+            details.push(format!("heads {}", heads.iter().map(usize::to_string).collect::<Vec<_>>().join(",")));
+        }
+        if self.order() == "given" && self.settings.get("places").is_none() {
+            details.push("oracle".into());
+        }
         details.extend(self.settings.word("window").map(|window| format!("{window} window")));
         details
             .extend(self.settings.word("cache").filter(|cache| *cache != "none").map(|cache| format!("{cache} cache")));
-        if details.is_empty() { self.strategy.clone() } else { format!("{} ({})", self.strategy, details.join(", ")) }
+        if details.is_empty() { self.method() } else { format!("{} ({})", self.method(), details.join(", ")) }
     }
 
     /// Name of the strategy's order.

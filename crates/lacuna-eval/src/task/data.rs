@@ -26,6 +26,8 @@ pub struct Problem {
     pub setup: String,
     /// The function that the tests call.
     pub entry_point: String,
+    /// The values of the solution and what they need, where that is known.
+    pub values: Vec<super::Value>,
 }
 
 /// The fields of one line.
@@ -39,6 +41,17 @@ impl Fields<'_> {
             Some(Value::Number(number)) => Ok(number.to_string()),
             Some(_) => Err(format!("'{}' is not a text", names[0])),
             None => Err(format!("'{}' is missing", names.join("' or '"))),
+        }
+    }
+
+    /// Whatever this name holds; nothing if it is not there.
+    pub(super) fn parsed<T: serde::de::DeserializeOwned + Default>(
+        &self,
+        name: &str,
+    ) -> std::result::Result<T, String> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(T::default()),
+            Some(value) => T::deserialize(value).map_err(|error| format!("'{name}' is not what is expected ({error})")),
         }
     }
 

@@ -2,15 +2,18 @@
 
 mod code;
 mod data;
+mod dependencies;
 mod gsm8k;
 mod humaneval;
 mod math500;
 mod mbpp;
+mod orders;
 mod protocol;
 mod shots;
 mod words;
 
 pub use data::{Fields, Problem, parse_problems};
+pub use dependencies::{Dependencies, Respect, Value};
 pub use protocol::{Check, Prompt, Protocol, Shots, Turn};
 
 use std::path::{Path, PathBuf};
@@ -40,6 +43,11 @@ pub trait Task: Sync {
         problem.solution.clone()
     }
 
+    /// What in the solution depends on what, where that is known.
+    fn dependencies(&self, _problem: &Problem) -> Option<Dependencies> {
+        None
+    }
+
     /// The data, if it is part of this program.
     fn embedded(&self) -> Option<&'static str> {
         None
@@ -47,8 +55,26 @@ pub trait Task: Sync {
 }
 
 /// All tasks.
-pub const TASKS: [&dyn Task; 6] =
-    [&gsm8k::Gsm8k, &math500::Math500, &humaneval::HumanEval, &mbpp::Mbpp, &words::Words, &code::Code];
+pub static TASKS: [&dyn Task; 18] = [
+    &gsm8k::Gsm8k,
+    &math500::Math500,
+    &humaneval::HumanEval,
+    &mbpp::Mbpp,
+    &words::Words,
+    &code::Code,
+    &orders::LAST,
+    &orders::FIRST,
+    &orders::FORWARD,
+    &orders::BACKWARD,
+    &orders::SHUFFLED,
+    &orders::SUDOKU,
+    &orders::SUDOKU9,
+    &orders::LATIN,
+    &orders::COPY,
+    &orders::REVERSE,
+    &orders::SORT,
+    &orders::SHUFFLE,
+];
 
 /// The task of this name.
 pub fn find(name: &str) -> Result<&'static dyn Task> {

@@ -54,12 +54,12 @@ class Options(TypedDict, total=False):
     seed: int | None
     """seed of all random draws. It must be a whole number, 0 or more. Default: 0."""
     layer: int | Sequence[int] | str | None
-    """dos: layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are averaged. It must be a
-    layer such as 4, a list such as 2,4, a range such as 2-5, or all. Default: the model's own, else a sixth
-    of the way up."""
+    """dos, certain-dos, dos-gain: layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are
+    averaged. It must be a layer such as 4, a list such as 2,4, a range such as 2-5, or all. Default: the
+    model's own, else a sixth of the way up."""
     heads: int | Sequence[int] | None
-    """dos: attention heads that are averaged, from 0. It must be a list of distinct whole numbers, such as 0,3.
-    Default: all."""
+    """dos, certain-dos, dos-gain: attention heads that are averaged, from 0. It must be a list of distinct whole
+    numbers, such as 0,3. Default: all."""
     frequencies: str | None
     """prior: frequencies of tokens in a corpus: JSON with num_token and p_baseline_dict, as PC-Sampler has them.
     It must be the text of a file. Default: required."""
@@ -69,6 +69,9 @@ class Options(TypedDict, total=False):
     frequency_cap: float | None
     """prior: upper bound on -p ln f, with f the frequency of the token. It must be more than 0 and at most
     1000000. Default: 10."""
+    places: int | Sequence[int] | None
+    """given: masked positions in the order to fill them, counted from the first one at 0; those that are not
+    named come last. It must be a list of distinct whole numbers, such as 0,3. Default: required."""
     gamma: float | None
     """eb: entropy bound in nats: sum H - max H <= gamma. It must be 0 or more and at most 1000000. Default:
     0.01."""

@@ -1,11 +1,15 @@
 //! Orders: which masked position comes first.
 
+mod given;
 mod prior;
+mod ready;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use given::Given;
 pub use prior::{Frequencies, PositionPrior};
+pub use ready::{CertainDependency, DependencyGain};
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
 use crate::{AttentionSource, Block, Canvas, Result, Scene, Target};
@@ -77,7 +81,7 @@ pub(crate) const HEADS: Parameter =
     Parameter::new("heads", Kind::Integers, Default::Depends("all"), "attention heads that are averaged, from 0");
 
 pub(crate) fn parts() -> Vec<Part> {
-    vec![
+    let mut parts = vec![
         Part::order("dos", "most attention paid to what is already unmasked", |given| {
             Ok(Arc::new(Dependency { sources: sources(given.integers("layer"), given.integers("heads")) }))
         })
@@ -90,8 +94,12 @@ pub(crate) fn parts() -> Vec<Part> {
             .needs(&[Need::Beliefs]),
         prior::part(),
         Part::order("left", "from left to right", |_| Ok(Arc::new(LeftToRight))),
+        Part::order("right", "from right to left", |_| Ok(Arc::new(RightToLeft))),
+        given::part(),
         Part::order("random", "by chance", |_| Ok(Arc::new(Random))),
-    ]
+    ];
+    parts.splice(1..1, ready::parts());
+    parts
 }
 
 /// The sources of some layers, each with these heads; layer 0 and all heads if they are not given.
@@ -126,6 +134,20 @@ impl Order for LeftToRight {
 
     fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
         Ok(scene.candidates().iter().map(|&position| -(position as f64)).collect())
+    }
+}
+
+/// From right to left.
+#[derive(Clone, Debug)]
+pub struct RightToLeft;
+
+impl Order for RightToLeft {
+    fn ranks_by(&self) -> RankBy<'_> {
+        RankBy::Known
+    }
+
+    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+        Ok(scene.candidates().iter().map(|&position| position as f64).collect())
     }
 }
 
