@@ -105,7 +105,7 @@ impl<const LENGTHS: bool> Decoding<LENGTHS> {
     /// The parameters that are flags.
     fn parameters() -> Vec<Named> {
         let mut parameters = parameters();
-        parameters.retain(|known| LENGTHS || !matches!(known.parameter.name, "gen_length" | "max_tokens"));
+        parameters.retain(|known| LENGTHS || !matches!(known.parameter.name, "gen_length" | "max_tokens" | "length"));
         parameters
     }
 }

@@ -127,8 +127,11 @@ pub(crate) fn steps_in_block(steps: Option<usize>, entry: &Entry<'_>) -> Result<
 impl Pace for Schedule {
     fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.masks = entry.masks;
-        match (self.timetable, self.steps) {
-            (Timetable::Linear, Some(steps)) => self.linear = linear(entry.masks, steps.div_ceil(entry.blocks)),
+        match self.timetable {
+            Timetable::Linear => {
+                let steps = self.steps.map_or(entry.masks, |steps| steps.div_ceil(entry.blocks));
+                self.linear = linear(entry.masks, steps);
+            }
             _ => self.steps_in_block = steps_in_block(self.steps, entry)?,
         }
         Ok(())
@@ -144,5 +147,18 @@ impl Pace for Schedule {
 
     fn is_scheduled(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_timetable_rounds_half_to_even_and_leaves_empty_steps_out() {
+        assert_eq!(linear(8, 3), [3, 2, 3]);
+        assert_eq!(linear(2, 8), [1, 1]);
+        assert_eq!(linear(5, 5), [1; 5]);
+        assert!((1..40).all(|masks| (1..40).all(|steps| linear(masks, steps).iter().sum::<usize>() == masks)));
     }
 }
