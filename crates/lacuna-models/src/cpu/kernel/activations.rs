@@ -12,6 +12,9 @@ pub(crate) struct Activations<E: 'static> {
     bytes: Lines<u8>,
     rows: usize,
     k: usize,
+    /// Bytes of a panel of rows, and of a run of it.
+    panel: usize,
+    run: usize,
 }
 
 thread_local! {
@@ -27,7 +30,7 @@ impl<E: Element> Activations<E> {
 
     /// No rows.
     pub(super) fn with(kernel: &'static Kernel<E>) -> Self {
-        Self { kernel, bytes: Lines::new(0), rows: 0, k: 0 }
+        Self { kernel, bytes: Lines::new(0), rows: 0, k: 0, panel: 0, run: kernel.run_bytes() }
     }
 
     /// Lays out `rows` rows of `k` values that `write(row, values)` writes. The rows are written in parallel.
@@ -43,7 +46,7 @@ impl<E: Element> Activations<E> {
                 }
             });
         };
-        let panel = kernel.panel_bytes(k);
+        let panel = self.panel;
         if rows * k * TOUCH < WORTH_A_THREAD {
             self.bytes.chunks_exact_mut(panel).enumerate().for_each(fill_panel);
         } else {
@@ -53,7 +56,7 @@ impl<E: Element> Activations<E> {
 
     /// Makes room for `rows` rows of `k` values, which are then put.
     pub(crate) fn resize(&mut self, rows: usize, k: usize) {
-        (self.rows, self.k) = (rows, k);
+        (self.rows, self.k, self.panel) = (rows, k, self.kernel.panel_bytes(k));
         self.bytes.resize(Self::needed(self.kernel, rows, k));
     }
 
@@ -61,8 +64,8 @@ impl<E: Element> Activations<E> {
     pub(crate) fn put(&mut self, row: usize, from: usize, values: &[f32]) {
         let kernel = self.kernel;
         assert!(!E::SCALED && row < self.rows && from + values.len() <= self.k, "the values are not of this row");
-        let start = row / kernel.rows * kernel.panel_bytes(self.k) + from / kernel.depth * kernel.run_bytes();
-        let run = &mut self.bytes[start..][..kernel.run_bytes()];
+        let start = row / kernel.rows * self.panel + from / kernel.depth * self.run;
+        let run = &mut self.bytes[start..][..self.run];
         kernel.put(run, row % kernel.rows, from % kernel.depth, values, 1.0);
     }
 
@@ -88,11 +91,9 @@ impl<E: Element> Activations<E> {
         rows.div_ceil(kernel.rows) * kernel.panel_bytes(k)
     }
 
-    /// The run `run` of the rows from `row`, a multiple of [`Kernel::rows`], on.
-    pub(super) fn run(&self, row: usize, run: usize) -> &[u8] {
-        let kernel = self.kernel;
-        let start = row / kernel.rows * kernel.panel_bytes(self.k) + run * kernel.run_bytes();
-        &self.bytes[start..][..kernel.run_bytes()]
+    /// The run `run` of panel `panel`: its rows begin at `panel` · [`Kernel::rows`].
+    pub(super) fn run(&self, panel: usize, run: usize) -> &[u8] {
+        &self.bytes[panel * self.panel + run * self.run..][..self.run]
     }
 }
 

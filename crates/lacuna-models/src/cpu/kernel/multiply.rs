@@ -38,15 +38,16 @@ pub(crate) fn multiply<E: Element>(
         let output = &output;
         let rows = task % row_tasks * task_rows..m.min((task % row_tasks + 1) * task_rows);
         let panels = task / row_tasks * group..all_panels.min((task / row_tasks + 1) * group);
-        let row_tiles = rows.len().div_ceil(kernel.rows);
+        let row_panels = rows.start / kernel.rows..rows.end.div_ceil(kernel.rows);
         let _session = kernel.session();
         for (run, panel) in (0..runs).flat_map(|run| panels.clone().map(move |panel| (run, panel))) {
             let (values, depth) = weights.run(panel, run);
             let (next_panel, next_run) =
                 if panel + 1 < panels.end { (panel + 1, run) } else { (panels.start, run + 1) };
             let next = if next_run < runs { weights.run(next_panel, next_run).0 } else { &[] };
-            let lines = size_of_val(next).div_ceil(LINE).div_ceil(row_tiles);
-            for (index, row) in rows.clone().step_by(kernel.rows).enumerate() {
+            let lines = size_of_val(next).div_ceil(LINE).div_ceil(row_panels.len());
+            for (index, row_panel) in row_panels.clone().enumerate() {
+                let row = row_panel * kernel.rows;
                 let tile_output = Output {
                     start: output.0.wrapping_add(row * stride + panel * kernel.columns),
                     stride,
@@ -55,7 +56,7 @@ pub(crate) fn multiply<E: Element>(
                     add: add || run > 0,
                 };
                 let ahead = Ahead { start: next.as_ptr().cast::<u8>().wrapping_add(index * lines * LINE), lines };
-                let activations = activations.run(row, run);
+                let activations = activations.run(row_panel, run);
                 // SAFETY: both runs are whole; the tile lies in the output, which the assertion above made large enough; no
                 // two tasks have a tile in common; a kernel is only picked where its instructions are; the session is open.
                 unsafe { (kernel.tile)(activations.as_ptr(), values.as_ptr(), depth, tile_output, ahead) };
@@ -101,11 +102,12 @@ impl<E: Element> Small<'_, E> {
         );
         assert!(n <= stride && (rows == 0 || (rows - 1) * stride + n <= output.len()), "the output is too small");
 
+        let runs = k.div_ceil(depth);
         let _session = kernel.session();
         for panel in 0..panels {
             let column = panel * columns;
-            for row in (0..rows).step_by(kernel.rows) {
-                for run in 0..k.div_ceil(depth) {
+            for (row_panel, row) in (0..rows).step_by(kernel.rows).enumerate() {
+                for run in 0..runs {
                     let weights = weights[panel * panel_length + run * depth * columns..].as_ptr();
                     let tile_output = Output {
                         start: output.as_mut_ptr().wrapping_add(row * stride + column),
@@ -116,7 +118,7 @@ impl<E: Element> Small<'_, E> {
                     };
                     let run_depth = depth.min(k - run * depth).next_multiple_of(step);
                     let ahead = Ahead { start: std::ptr::null(), lines: 0 };
-                    let activations = activations.run(row, run).as_ptr();
+                    let activations = activations.run(row_panel, run).as_ptr();
                     // SAFETY: the assertions above made weights and output long enough, and the activations' runs are whole;
                     // a kernel is only picked where its instructions are; the session is open.
                     unsafe { (kernel.tile)(activations, weights, run_depth, tile_output, ahead) };

@@ -16,6 +16,8 @@ pub(crate) struct Panels<E: 'static> {
     values: Lines<E>,
     n: usize,
     k: usize,
+    /// Elements of a panel.
+    panel: usize,
 }
 
 impl<E: Element> Panels<E> {
@@ -44,7 +46,7 @@ impl<E: Element> Panels<E> {
         };
         let packed: Vec<Result<(), X>> = values.par_chunks_exact_mut(panel).enumerate().map(pack).collect();
         packed.into_iter().collect::<Result<(), X>>()?;
-        Ok(Self { kernel, values, n, k })
+        Ok(Self { kernel, values, n, k, panel })
     }
 
     /// How many columns there are.
@@ -61,7 +63,7 @@ impl<E: Element> Panels<E> {
     pub(super) fn run(&self, panel: usize, run: usize) -> (&[E], usize) {
         let &Kernel { columns, step, depth, .. } = self.kernel;
         let trailer = self.kernel.column_trailer();
-        let start = panel * panel_length(self.kernel, self.k) + run * (depth * columns + trailer);
+        let start = panel * self.panel + run * (depth * columns + trailer);
         let depth = (self.k - run * depth).min(depth).next_multiple_of(step);
         (&self.values[start..][..depth * columns + trailer], depth)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Kernel<E: 'static> {
     pub(crate) rows: usize,
     /// Columns of a tile.
     pub(crate) columns: usize,
-    /// Both operands are padded with zeros to a multiple of this many values of `k`.
+    /// Both operands are padded with zeros to a multiple of this many values of `k`, a power of two.
     pub(crate) step: usize,
     /// Values of `k` that are summed in registers at a time, so that a run of a weight panel stays in a near cache.
     pub(crate) depth: usize,
@@ -104,7 +104,8 @@ impl<E: Element> Kernel<E> {
         let place = |k: usize| k / self.block * stride + row * row_bytes + k % self.block * self.size;
         let end = from + values.len();
         // A group may stand in any order, so all of the last one.
-        for k in end / E::GROUP * E::GROUP..end.next_multiple_of(self.step) {
+        let padded = (end + self.step - 1) & !(self.step - 1);
+        for k in end / E::GROUP * E::GROUP..padded {
             run[place(k)..][..self.size].fill(0);
         }
         (self.narrow)(values, scale, Blocks { bytes: &mut run[place(from)..], block: self.block, stride });
