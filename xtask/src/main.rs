@@ -64,6 +64,7 @@ fn all_tests() -> Vec<Step> {
         unit_tests(),
         step("crates/lacuna-models/kernel-check.sh"),
         step(&format!("{built}/examples/figure2")),
+        step(&format!("crates/lacuna-models/tests/gguf/run {built}/lacuna")),
         step(&format!("crates/lacuna-serve/tests/clients/run {built}/lacuna 10")),
         step(&format!("crates/lacuna-serve/tests/browser/run {built}/lacuna")),
     ]

@@ -56,7 +56,7 @@ pub(crate) enum Command {
 #[derive(Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct Model {
-    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
+    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer), or a GGUF file [default: the embedded model]
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
     /// The mask token's id, for checkpoints that do not name it

@@ -33,10 +33,20 @@ impl Advice {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such checkpoint.
-    #[error("{path} is not a directory: a model is a folder with config.json, safetensors files and tokenizer files")]
+    #[error(
+        "{path} is neither a directory nor a .gguf file: a model is a folder with config.json, safetensors files and tokenizer files, or a GGUF file"
+    )]
     NotADirectory {
         /// What was given.
         path: String,
+    },
+    /// A GGUF file of another kind of model.
+    #[error("{file} holds a model of architecture '{found}', but lacuna reads llada, dream and llada-moe from GGUF")]
+    GgufArchitecture {
+        /// The file.
+        file: String,
+        /// Its `general.architecture`.
+        found: String,
     },
     /// A file that must be there is not.
     #[error("{file} does not exist: {advice}")]
@@ -118,9 +128,9 @@ pub enum Error {
         /// What would make sense.
         expected: String,
     },
-    /// A file that is not safetensors, or only a part of one.
+    /// A file of weights that is something else, or only a part of one.
     #[error(
-        "{file} is not a whole safetensors file ({reason}): it may be damaged or only partly downloaded; fetch it again"
+        "{file} cannot be read as a file of weights ({reason}): it may be damaged or only partly downloaded; fetch it again"
     )]
     Damaged {
         /// The file.
@@ -182,7 +192,9 @@ pub enum Error {
         expected: Vec<usize>,
     },
     /// A tensor of numbers that cannot be read.
-    #[error("tensor {tensor} in {file} is of type {found}, but lacuna reads F32, F16 and BF16")]
+    #[error(
+        "tensor {tensor} in {file} is of type {found}, but lacuna reads F32, F16 and BF16, and in GGUF also Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K"
+    )]
     Dtype {
         /// The file.
         file: String,

@@ -1,6 +1,6 @@
 //! Checkpoints of masked diffusion models for [`lacuna`]: loading, text, and the predictors for CPUs and NVIDIA GPUs.
 //!
-//! A [`Checkpoint`] is a directory in the Hugging Face layout, or the model that is part of the program. It is read into one
+//! A [`Checkpoint`] is a directory in the Hugging Face layout, a GGUF file, or the model that is part of the program. It is read into one
 //! description, the [`Architecture`], whatever its family. [`Text`] is its tokenizer and chat template, a [`Model`] its weights
 //! on a device.
 //!

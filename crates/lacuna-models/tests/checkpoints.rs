@@ -160,10 +160,10 @@ fn missing_and_damaged_files_are_named() {
     assert!(llada().remove("model.safetensors").refusal().starts_with("model.safetensors does not exist: "));
     for keep in [0, 5, 40, 3000, 500_000] {
         let refused = llada().truncate("model.safetensors", keep).refusal();
-        assert!(refused.starts_with("model.safetensors is not a whole safetensors file ("), "{refused}");
+        assert!(refused.starts_with("model.safetensors cannot be read as a file of weights ("), "{refused}");
     }
     let refused = llada().write("model.safetensors", [0xA5; 10_000]).refusal();
-    assert!(refused.starts_with("model.safetensors is not a whole safetensors file ("), "{refused}");
+    assert!(refused.starts_with("model.safetensors cannot be read as a file of weights ("), "{refused}");
     let refused = llada().write("config.json", "{\n  \"model_type\": \"llada\",\n  oops\n}").refusal();
     assert_eq!(refused, "config.json is not as expected: key must be a string at line 3 column 3");
     let refused = llada().set("n_heads", "four").refusal();

@@ -16,7 +16,7 @@ use crate::prompt::{Wording, several};
 use crate::record::Result;
 use crate::stream::Stream;
 
-/// A model that decodes: the embedded one, or a directory in the Hugging Face layout.
+/// A model that decodes: the embedded one, or one in the Hugging Face layout or in GGUF.
 ///
 /// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
 /// `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";

@@ -55,7 +55,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME", env = "LACUNA_MODEL_NAME")]
     model_name: Option<String>,
 
-    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer) [default: the embedded model]
+    /// A model directory as on Hugging Face (config.json, safetensors, tokenizer), or a GGUF file [default: the embedded model]
     #[arg(long, value_name = "DIR", env = "LACUNA_MODEL", help_heading = "Model")]
     model: Option<PathBuf>,
     /// The mask token's id, for checkpoints that do not name it

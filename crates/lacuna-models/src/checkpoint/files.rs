@@ -1,4 +1,4 @@
-//! Where a checkpoint's files come from: a directory, or the program itself.
+//! Where a checkpoint's files come from: a directory, a GGUF file, or the program itself.
 #![allow(unsafe_code, reason = "mapping files and giving their pages back")]
 
 use std::borrow::Cow;
@@ -6,9 +6,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
+use super::gguf::Gguf;
 use crate::{Error, Result};
 
 /// Names and contents of files that are part of the program.
@@ -18,22 +20,27 @@ pub(crate) type EmbeddedFiles = &'static [(&'static str, &'static [u8])];
 #[derive(Clone, Debug)]
 pub(crate) enum Files {
     Directory(PathBuf),
+    Gguf(Arc<Gguf>),
     Embedded(EmbeddedFiles),
 }
 
 impl Files {
-    /// The files of a directory that exists.
-    pub(crate) fn directory(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
-            return Err(Error::NotADirectory { path: path.display().to_string() });
+    /// A directory or a GGUF file that exists.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            return Ok(Self::Directory(path.to_path_buf()));
         }
-        Ok(Self::Directory(path.to_path_buf()))
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
+            return Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)));
+        }
+        Err(Error::NotADirectory { path: path.display().to_string() })
     }
 
     /// The name of this place in messages.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),
+            Self::Gguf(gguf) => gguf.parts[0].label.clone(),
             Self::Embedded(_) => "the embedded model".to_string(),
         }
     }
@@ -42,6 +49,7 @@ impl Files {
     pub(crate) fn label(&self, name: &str) -> String {
         match self {
             Self::Directory(path) => path.join(name).display().to_string(),
+            Self::Gguf(gguf) => gguf.parts[0].label.clone(),
             Self::Embedded(_) => format!("{name} of the embedded model"),
         }
     }
@@ -50,11 +58,12 @@ impl Files {
     pub(crate) fn read(&self, name: &str) -> Result<Option<Cow<'static, [u8]>>> {
         match self {
             Self::Directory(path) => {
-                let Some(mut file) = self.open(&path.join(name), name)? else { return Ok(None) };
+                let Some(mut file) = open(&path.join(name), &self.label(name))? else { return Ok(None) };
                 let mut content = Vec::new();
                 file.read_to_end(&mut content).map_err(|source| Error::Io { file: self.label(name), source })?;
                 Ok(Some(Cow::Owned(content)))
             }
+            Self::Gguf(gguf) => Ok(gguf.file(name)?.map(Cow::Owned)),
             Self::Embedded(files) => Ok(find(files, name).map(Cow::Borrowed)),
         }
     }
@@ -62,25 +71,29 @@ impl Files {
     /// The content of a large file, mapped where possible, if there is one of that name.
     pub(crate) fn map(&self, name: &str) -> Result<Option<Content>> {
         match self {
-            Self::Directory(path) => {
-                let Some(file) = self.open(&path.join(name), name)? else { return Ok(None) };
-                // SAFETY: a checkpoint is not written while it is loaded; afterwards the mapping is not read any more.
-                let map = unsafe { Mmap::map(&file) };
-                map.map(|map| Some(Content::Mapped(map))).map_err(|source| Error::Io { file: self.label(name), source })
-            }
+            Self::Directory(path) => map(&path.join(name), &self.label(name)),
+            Self::Gguf(_) => Ok(None),
             Self::Embedded(files) => Ok(find(files, name).map(Content::Embedded)),
         }
     }
+}
 
-    /// Opens a regular file, if there is one of that name. Opening anything else, such as a pipe, could wait for ever.
-    fn open(&self, path: &Path, name: &str) -> Result<Option<File>> {
-        let failed = |source| Error::Io { file: self.label(name), source };
-        match std::fs::metadata(path) {
-            Ok(found) if found.is_file() => File::open(path).map(Some).map_err(failed),
-            Ok(_) => Err(Error::NotAFile { file: self.label(name) }),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(failed(source)),
-        }
+/// Maps a file, if there is one. `label` is its name in messages.
+pub(super) fn map(path: &Path, label: &str) -> Result<Option<Content>> {
+    let Some(file) = open(path, label)? else { return Ok(None) };
+    // SAFETY: a checkpoint is not written while it is loaded; afterwards the mapping is not read any more.
+    let map = unsafe { Mmap::map(&file) };
+    map.map(|map| Some(Content::Mapped(map))).map_err(|source| Error::Io { file: label.to_string(), source })
+}
+
+/// Opens a regular file, if there is one. Opening anything else, such as a pipe, could wait for ever.
+fn open(path: &Path, label: &str) -> Result<Option<File>> {
+    let failed = |source| Error::Io { file: label.to_string(), source };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => File::open(path).map(Some).map_err(failed),
+        Ok(_) => Err(Error::NotAFile { file: label.to_string() }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(failed(source)),
     }
 }
 

@@ -1,6 +1,7 @@
-//! Checkpoints in the Hugging Face layout: what is in the files, checked.
+//! Checkpoints in the Hugging Face layout or in GGUF: what is in the files, checked.
 
 mod files;
+mod gguf;
 mod noise;
 mod open;
 mod tensors;

@@ -40,9 +40,9 @@ struct Shared {
 }
 
 impl Checkpoint {
-    /// Opens a directory in the Hugging Face layout.
+    /// Opens a directory in the Hugging Face layout, or a GGUF file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::from_files(Files::directory(path.as_ref())?)
+        Self::from_files(Files::open(path.as_ref())?)
     }
 
     /// Opens files that are part of the program: their names, as they would be in a directory, and their contents.
@@ -52,14 +52,14 @@ impl Checkpoint {
 
     /// A model of a named shape with random weights, which are made when they are loaded. It is good for measuring.
     pub fn random(shape: Shape) -> Result<Self> {
-        Self::new(Files::Embedded(shape.files()), |_| Ok(Weights::Random))
+        Self::new(Files::Embedded(shape.files()), |_, _| Ok(Weights::Random))
     }
 
     fn from_files(files: Files) -> Result<Self> {
-        Self::new(files, |files| Tensors::open(files).map(Weights::Stored))
+        Self::new(files, |files, architecture| Tensors::open(files, architecture).map(Weights::Stored))
     }
 
-    fn new(files: Files, weights: impl FnOnce(&Files) -> Result<Weights>) -> Result<Self> {
+    fn new(files: Files, weights: impl FnOnce(&Files, &Architecture) -> Result<Weights>) -> Result<Self> {
         let file = files.label(CONFIG);
         let Some(config) = files.read(CONFIG)? else {
             let advice = "every checkpoint has one; is this the model's folder?".to_string();
@@ -74,7 +74,7 @@ impl Checkpoint {
             Some(_) => recommended,
             None => recommended.or(&architecture.family.recommended()),
         };
-        let weights = weights(&files)?;
+        let weights = weights(&files, &architecture)?;
         if let Weights::Stored(tensors) = &weights {
             tensors.check(&architecture)?;
         }

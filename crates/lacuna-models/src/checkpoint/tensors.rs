@@ -1,7 +1,8 @@
-//! The tensors of one or many safetensors files.
+//! The tensors of a checkpoint: of one or many safetensors files, or of GGUF.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use super::Files;
 use super::files::Content;
+use super::gguf::{Gguf, Quant};
 use super::noise::Noise;
 use crate::weight::{Role, Weight};
 use crate::{Architecture, Error, Result};
@@ -28,15 +30,18 @@ pub(crate) struct Tensors {
 #[derive(Debug)]
 struct Shard {
     label: String,
-    content: Content,
+    content: Arc<Content>,
 }
 
 #[derive(Debug)]
 struct Entry {
     shard: usize,
-    dtype: Dtype,
+    /// The name of the type if it is not supported.
+    numbers: std::result::Result<Numbers, String>,
     shape: Vec<usize>,
     range: Range<usize>,
+    /// Heads whose rows stand in the order of llama.cpp, or 0.
+    interleaved: usize,
 }
 
 #[derive(Deserialize)]
@@ -46,7 +51,10 @@ struct Index {
 
 impl Tensors {
     /// Reads the headers. The values are not touched.
-    pub(crate) fn open(files: &Files) -> Result<Self> {
+    pub(crate) fn open(files: &Files, architecture: &Architecture) -> Result<Self> {
+        if let Files::Gguf(gguf) = files {
+            return Self::of_gguf(gguf, architecture);
+        }
         if let Some(index) = files.read(INDEX)? {
             return Self::open_index(files, &index);
         }
@@ -59,6 +67,19 @@ impl Tensors {
             tensors.entries.insert(name, entry);
         }
         Ok(tensors)
+    }
+
+    fn of_gguf(gguf: &Gguf, architecture: &Architecture) -> Result<Self> {
+        let shard = |part: &super::gguf::Part| Shard { label: part.label.clone(), content: part.content.clone() };
+        let entries = gguf.named(architecture)?.into_iter().map(|(name, stored, interleaved)| {
+            let numbers = stored.numbers.map_err(|kind| format!("number {kind} of GGUF"));
+            (name, Entry { shard: stored.part, numbers, shape: stored.shape, range: stored.range, interleaved })
+        });
+        Ok(Self {
+            label: gguf.parts[0].label.clone(),
+            shards: gguf.parts.iter().map(shard).collect(),
+            entries: entries.collect(),
+        })
     }
 
     fn open_index(files: &Files, index: &[u8]) -> Result<Self> {
@@ -95,12 +116,13 @@ impl Tensors {
         let shard = self.shards.len();
         let entry = |info: &safetensors::tensor::TensorInfo| Entry {
             shard,
-            dtype: info.dtype,
+            numbers: Numbers::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
             shape: info.shape.clone(),
             range: start + info.data_offsets.0..start + info.data_offsets.1,
+            interleaved: 0,
         };
         let entries = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info))).collect();
-        self.shards.push(Shard { label, content });
+        self.shards.push(Shard { label, content: Arc::new(content) });
         Ok(entries)
     }
 
@@ -145,14 +167,12 @@ impl Tensors {
         if entry.shape != weight.shape {
             return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected: weight.shape.clone() });
         }
-        let numbers = match entry.dtype {
-            Dtype::F32 => Numbers::F32,
-            Dtype::F16 => Numbers::F16,
-            Dtype::BF16 => Numbers::Bf16,
-            other => return Err(Error::Dtype { file, tensor, found: format!("{other:?}") }),
+        let numbers = match &entry.numbers {
+            Ok(numbers) => *numbers,
+            Err(found) => return Err(Error::Dtype { file, tensor, found: found.clone() }),
         };
         let Range { start, end } = weight.elements();
-        let range = entry.range.start + start * numbers.size()..entry.range.start + end * numbers.size();
+        let range = entry.range.start + numbers.bytes(start)..entry.range.start + numbers.bytes(end);
         let (rows, columns) = (weight.rows.len(), weight.columns());
         Ok(Tensor {
             name: tensor,
@@ -161,13 +181,13 @@ impl Tensors {
             rows,
             columns,
             first: start,
-            values: Values::Stored { content, range },
+            values: Values::Stored { content, range, interleaved: entry.interleaved },
         })
     }
 
     /// True if all tensors take more than 16 bits a number.
     pub(crate) fn are_f32(&self) -> bool {
-        self.entries.values().all(|entry| entry.dtype == Dtype::F32)
+        self.entries.values().all(|entry| entry.numbers == Ok(Numbers::F32))
     }
 
     /// How many numbers all tensors hold.
@@ -182,7 +202,8 @@ impl Tensors {
 
     /// The types of number that occur.
     pub(crate) fn dtypes(&self) -> Vec<String> {
-        let mut dtypes: Vec<String> = self.entries.values().map(|entry| format!("{:?}", entry.dtype)).collect();
+        let name = |entry: &Entry| entry.numbers.as_ref().map_or_else(String::clone, Numbers::name);
+        let mut dtypes: Vec<String> = self.entries.values().map(name).collect();
         dtypes.sort();
         dtypes.dedup();
         dtypes
@@ -195,14 +216,50 @@ pub(crate) enum Numbers {
     F32,
     F16,
     Bf16,
+    /// Blocks with scales, in GGUF.
+    Quantized(Quant),
 }
 
 impl Numbers {
-    /// Bytes of one.
-    pub(crate) fn size(self) -> usize {
+    fn of_safetensors(dtype: Dtype) -> Option<Self> {
+        match dtype {
+            Dtype::F32 => Some(Self::F32),
+            Dtype::F16 => Some(Self::F16),
+            Dtype::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+
+    /// The type that GGUF gives a number.
+    pub(super) fn of_ggml(kind: u32) -> Option<Self> {
+        match kind {
+            0 => Some(Self::F32),
+            1 => Some(Self::F16),
+            30 => Some(Self::Bf16),
+            _ => Quant::of_ggml(kind).map(Self::Quantized),
+        }
+    }
+
+    /// Values and bytes of a block.
+    pub(super) fn block(self) -> (usize, usize) {
         match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => (1, 4),
+            Self::F16 | Self::Bf16 => (1, 2),
+            Self::Quantized(quant) => quant.block(),
+        }
+    }
+
+    /// Bytes of so many values, which are whole blocks.
+    fn bytes(self, values: usize) -> usize {
+        let (block, bytes) = self.block();
+        values / block * bytes
+    }
+
+    /// Its name in messages.
+    fn name(&self) -> String {
+        match self {
+            Self::Quantized(quant) => quant.name().to_string(),
+            plain => format!("{plain:?}").to_uppercase(),
         }
     }
 }
@@ -223,7 +280,7 @@ pub(crate) struct Tensor<'a> {
 /// Where a tensor's values come from.
 #[derive(Debug)]
 enum Values<'a> {
-    Stored { content: &'a Content, range: Range<usize> },
+    Stored { content: &'a Content, range: Range<usize>, interleaved: usize },
     Random(Noise),
 }
 
@@ -256,12 +313,17 @@ impl Tensor<'_> {
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) -> Result<()> {
         match &self.values {
             Values::Random(noise) => noise.read(first, values),
-            Values::Stored { content, range } => {
+            Values::Stored { content, range, interleaved: 0 } => {
+                widen_all(self.numbers, &content[range.clone()], first, values);
+            }
+            Values::Stored { content, range, interleaved } => {
                 let bytes = &content[range.clone()];
-                match self.numbers {
-                    Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
-                    Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
-                    Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+                let mut index = first;
+                for part in row_parts(first, self.columns, values) {
+                    let (row, column) = (index / self.columns, index % self.columns);
+                    let row = stored_row(row, self.rows / interleaved);
+                    widen_all(self.numbers, bytes, row * self.columns + column, part);
+                    index += part.len();
                 }
             }
         }
@@ -296,11 +358,13 @@ impl Tensor<'_> {
         self.rows * self.columns
     }
 
-    /// Its bytes as they are in the file; none if it is made when it is read.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Its bytes, if they stand in the file one value after the other as [`numbers`](Self::numbers) has them.
+    pub(crate) fn plain_bytes(&self) -> Option<&[u8]> {
         match &self.values {
-            Values::Random(_) => &[],
-            Values::Stored { content, range } => &content[range.clone()],
+            Values::Stored { content, range, interleaved: 0 } if !matches!(self.numbers, Numbers::Quantized(_)) => {
+                Some(&content[range.clone()])
+            }
+            _ => None,
         }
     }
 
@@ -314,9 +378,32 @@ impl Tensor<'_> {
 
     /// Gives the memory of its pages back.
     pub(crate) fn release(&self) {
-        if let Values::Stored { content, range } = &self.values {
+        if let Values::Stored { content, range, .. } = &self.values {
             content.release(range.clone());
         }
+    }
+}
+
+/// The row of a file that holds row `row`, if llama.cpp has interleaved the halves of heads of `size` rows: first and second
+/// half of a head take turns there.
+fn stored_row(row: usize, size: usize) -> usize {
+    let (head, place) = (row / size, row % size);
+    head * size + place % (size / 2) * 2 + place / (size / 2)
+}
+
+/// Cuts values that begin at element `first` where rows of `columns` end.
+fn row_parts(first: usize, columns: usize, values: &mut [f32]) -> impl Iterator<Item = &mut [f32]> {
+    let (begun, rest) = values.split_at_mut((columns - first % columns).min(values.len()));
+    [begun].into_iter().chain(rest.chunks_mut(columns))
+}
+
+/// The values of a tensor from element `first` on.
+fn widen_all(numbers: Numbers, bytes: &[u8], first: usize, values: &mut [f32]) {
+    match numbers {
+        Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
+        Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+        Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+        Numbers::Quantized(quant) => quant.read(bytes, first, values),
     }
 }
 

@@ -42,7 +42,7 @@ impl Weights {
     pub(crate) fn load(checkpoint: &Checkpoint, precision: Precision) -> Result<Self> {
         let architecture = checkpoint.architecture();
         let mut loader = Loader { checkpoint, precision, layer: 0, bytes: 0 };
-        let embedding = Embedding::load(&checkpoint.tensor(Role::Embedding, 0)?)?;
+        let embedding = Embedding::load(&checkpoint.tensor(Role::Embedding, 0)?, precision)?;
         let blocks = (0..architecture.layers()).map(|layer| {
             loader.layer = layer;
             loader.block()
@@ -131,11 +131,12 @@ enum Table {
 }
 
 impl Embedding {
-    fn load(tensor: &Tensor<'_>) -> Result<Self> {
+    fn load(tensor: &Tensor<'_>, precision: Precision) -> Result<Self> {
         let table = match tensor.numbers() {
             Numbers::F32 => Table::F32(tensor.to_vec()?),
             Numbers::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
-            Numbers::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
+            Numbers::Quantized(_) if precision == Precision::F32 => Table::F32(tensor.to_vec()?),
+            Numbers::Bf16 | Numbers::Quantized(_) => Table::Bf16(narrow(tensor, bf16::from_f32)?),
         };
         Ok(Self { table, hidden: tensor.columns() })
     }
@@ -163,7 +164,7 @@ impl Embedding {
     }
 }
 
-/// Reads a tensor whose numbers `narrow` represents exactly.
+/// Reads a tensor in numbers of 16 bits.
 fn narrow<N: Copy + Default + Send>(tensor: &Tensor<'_>, narrow: impl Fn(f32) -> N + Sync) -> Result<Vec<N>> {
     const STRETCH: usize = 1 << 16;
     let mut table = vec![N::default(); tensor.length()];

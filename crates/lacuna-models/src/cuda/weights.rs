@@ -34,7 +34,7 @@ pub(crate) struct Block {
     pub(crate) down: Matrix,
 }
 
-/// The embedding table: in bf16 if the file has it so, else in f32.
+/// The embedding table: in bf16 if the file has no more, else in f32.
 pub(crate) struct Embedding {
     bytes: Buffer<u8>,
     is_bf16: bool,
@@ -153,7 +153,8 @@ impl<'a> Loader<'a> {
     }
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
-        let is_bf16 = tensor.numbers() == Numbers::Bf16 && self.precision != Precision::F32;
+        let narrow = matches!(tensor.numbers(), Numbers::Bf16 | Numbers::Quantized(_));
+        let is_bf16 = narrow && self.precision != Precision::F32;
         let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
         let target = match is_bf16 {
             true => Target::Elements(ElementSlice::new(bytes.all(), true)),
@@ -185,12 +186,23 @@ impl<'a> Upload<'a> {
             let (seed, mean, step) = noise.recipe();
             return self.kernels.noise(NoiseCall { seed, mean, step }, target);
         }
+        let plain = tensor.plain_bytes();
         let (dtype, size) = match tensor.numbers() {
-            Numbers::F32 => (0, 4),
-            Numbers::F16 => (1, 2),
-            Numbers::Bf16 => (2, 2),
+            Numbers::F16 if plain.is_some() => (1, 2),
+            Numbers::Bf16 if plain.is_some() => (2, 2),
+            _ => (0, 4),
         };
-        for (index, bytes) in tensor.bytes().chunks(CHUNK).enumerate() {
+        let (total, mut widened) = (tensor.length() * size, Vec::new());
+        for (index, start) in (0..total).step_by(CHUNK).enumerate() {
+            let end = total.min(start + CHUNK);
+            let bytes = match plain {
+                Some(bytes) => &bytes[start..end],
+                None => {
+                    widened.resize(end - start, 0);
+                    widen(tensor, start / size, &mut widened)?;
+                    &widened
+                }
+            };
             let staging = &mut self.chunks[index % 2];
             let mut batch = staging.begin()?;
             let sent = batch.push_with(bytes.len(), |host| {
@@ -198,7 +210,7 @@ impl<'a> Upload<'a> {
                 pieces.for_each(|(to, from)| _ = to.write_copy_of_slice(from));
             })?;
             batch.send()?;
-            let (first, length) = (index * CHUNK / size, bytes.len() / size);
+            let (first, length) = (start / size, bytes.len() / size);
             let source = Source { bytes: staging.list(sent), dtype, first, length };
             self.kernels.convert(source, target.slice(first..first + length), self.not_finite.all())?;
         }
@@ -211,6 +223,18 @@ impl<'a> Upload<'a> {
             [element] => tensor.read(element as usize, &mut [0.0]),
         }
     }
+}
+
+/// The values of a tensor from `first` on, in f32.
+fn widen(tensor: &Tensor<'_>, first: usize, bytes: &mut [u8]) -> Result<()> {
+    const STRETCH: usize = 1 << 14;
+    let read = |values: &mut Vec<f32>, (index, bytes): (usize, &mut [u8])| {
+        values.resize(bytes.len() / 4, 0.0);
+        tensor.read(first + index * STRETCH, values)?;
+        bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
+        Ok(())
+    };
+    bytes.par_chunks_mut(4 * STRETCH).enumerate().map_init(Vec::new, read).collect()
 }
 
 /// Rows and columns of tensors that are put one below the other.

@@ -10,3 +10,4 @@ mod qwen2;
 mod template;
 
 pub use codec::{Specials, Text};
+pub(crate) use qwen2::SPLIT as QWEN2_SPLIT;

@@ -11,7 +11,7 @@ const MERGES: &str = "merges.txt";
 const ADDED: &str = "added_tokens.json";
 
 /// How Qwen2 cuts text before merging (`PRETOKENIZE_REGEX` in `tokenization_qwen2.py`).
-const SPLIT: &str =
+pub(crate) const SPLIT: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The tokenizer.json that a Qwen2 repository would have.
