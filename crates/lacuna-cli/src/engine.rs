@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use lacuna::Token;
-use lacuna_models::{Checkpoint, Error, Isa, Job, Model, Text, describe_gpu};
+use lacuna_models::{Checkpoint, Error, Isa, Job, Model, Text, describe_gpu, usual_threads};
 
 use crate::args;
 
@@ -50,7 +50,7 @@ impl Engine {
         jobs: &mut [Job],
         mut watch: impl FnMut(&Self, &[Job]) -> Result<()>,
     ) -> Result<()> {
-        while Job::step(jobs, self.predictor.as_mut())? {
+        while Job::step(&mut *jobs, self.predictor.as_mut())? {
             watch(self, jobs)?;
         }
         Ok(())
@@ -64,14 +64,14 @@ fn explain_cpu() {
     }
 }
 
-/// Sets how many threads compute: as many as asked, else one for each core.
+/// Sets how many threads compute: as many as asked, else as usual. A process that has run a command before keeps its threads.
 pub(crate) fn start_threads(asked: Option<usize>) -> Result<()> {
-    match asked {
-        Some(threads) => {
-            rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().context("cannot start the threads")
-        }
-        None => Ok(()),
-    }
+    let threads = asked.unwrap_or_else(usual_threads);
+    let started = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    let there = || rayon::current_num_threads();
+    let fits = started.is_ok() || asked.is_none() || there() == threads;
+    ensure!(fits, "--threads is {threads}, but this process computes with {} threads already", there());
+    Ok(())
 }
 
 /// The model directory, or the embedded model.

@@ -4,12 +4,23 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use anyhow::Result;
 use lacuna::Token;
-use lacuna_models::{Job, Kind, Plan};
+use lacuna_models::{Job, Kind, Plan, Record};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::args::{Format, Output};
 use crate::commands::print;
 use crate::engine::Engine;
 use crate::render::{self, Screen};
+
+/// A record with the other columns of the row that its prompt was in.
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    record: Record,
+    #[serde(flatten)]
+    columns: &'a Map<String, Value>,
+}
 
 /// How the output flags want jobs to be shown.
 pub(crate) struct Show {
@@ -56,7 +67,7 @@ impl Show {
         }
         let record = job.record(plan, &engine.checkpoint)?;
         match record.text {
-            _ if self.json => print(&serde_json::to_string(&record)?),
+            _ if self.json => print(&serde_json::to_string(&Row { record, columns: &job.columns })?),
             Some(text) => print(&text),
             None => print(&record.tokens.iter().map(Token::to_string).collect::<Vec<_>>().join(",")),
         }

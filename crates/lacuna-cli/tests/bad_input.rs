@@ -114,7 +114,8 @@ fn lines_of_a_prompt_file() {
     let good = r#"{"prompt_tokens": [1, 2]}"#;
     for (line, expected) in [
         ("{", "- line 2: it is no prompt object"),
-        (r#"{"promt": "x"}"#, "- line 2: it is no prompt object: unknown field `promt`"),
+        (r#"{"promt": "x"}"#, "- line 2: a prompt object has exactly one of"),
+        (r#"{"prompt_tokens": [1], "nfe": 3}"#, "- line 2: its column \"nfe\" is one that the output has, too"),
         (r#"{"id": 3}"#, "exactly one of"),
         (r#"{"prompt_tokens": [1, 600]}"#, "- line 2: token 600 at position 1 is out of range"),
     ] {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lacuna::catalogue::{Kind, PRESETS, Section, parameters, parts};
+use lacuna::catalogue::{Kind, Named, PRESETS, Section, parameters, parts};
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -76,12 +76,7 @@ fn the_readme_lists_all_parts() {
 
 #[test]
 fn the_options_of_python_are_current() {
-    let mut text = String::from(
-        "\"\"\"Options of every way to decode. This file is generated from the catalogue.\"\"\"\n\nfrom collections.abc import Sequence\n\
-         from typing import Literal, TypedDict\n\n\nclass Options(TypedDict, total=False):\n    \"\"\"Decoding options. Those that are \
-         left out, or None, are as the model recommends, else they have their defaults.\"\"\"\n\n",
-    );
-    for known in parameters() {
+    let field = |known: &Named| {
         let (parameter, default, of) = (known.parameter, known.default(), known.users());
         let kind = match parameter.kind {
             Kind::Flag => "bool".into(),
@@ -97,11 +92,22 @@ fn the_options_of_python_are_current() {
             }
         };
         let of = if of.is_empty() { String::new() } else { format!("{}: ", of.join(", ")) };
-        let allowed = parameter.expected();
-        let about = format!("{of}{}. It {allowed}. Default: {default}.", parameter.about);
-        text += &format!("    {}: {kind} | None\n    \"\"\"{}\"\"\"\n", parameter.name, wrap(&about));
-    }
-    check("crates/lacuna-py/python/lacuna/options.py", &text);
+        let about = format!("{of}{}. It {}. Default: {default}.", parameter.about, parameter.expected());
+        format!("    {}: {kind} | None\n    \"\"\"{}\"\"\"\n", parameter.name, wrap(&about))
+    };
+    let (seed, others): (Vec<Named>, Vec<Named>) =
+        parameters().into_iter().partition(|known| known.parameter.name == "seed");
+    let fields = |all: &[Named]| all.iter().map(field).collect::<String>();
+    let text = format!(
+        "\"\"\"Options of every way to decode. This file is generated from the catalogue.\"\"\"\n\n\
+         from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n\n\
+         class Seedless(TypedDict, total=False):\n    \"\"\"Decoding options but for the seed.\"\"\"\n\n{}\n\n\
+         class Options(Seedless, total=False):\n    \"\"\"Decoding options. Those that are left out, or None, are as the model \
+         recommends, else they have their defaults.\"\"\"\n\n{}",
+        fields(&others),
+        fields(&seed),
+    );
+    check("crates/lacuna-py/python/lacunalm/options.py", &text);
 }
 
 /// Breaks lines of a docstring before column 120.

@@ -34,7 +34,8 @@ impl Advice {
 pub enum Error {
     /// There is no such checkpoint.
     #[error(
-        "{path} is neither a directory nor a .gguf file: a model is a folder with config.json, safetensors files and tokenizer files, or a GGUF file"
+        "{path} is neither a directory nor a .gguf file: a model is a folder with config.json, safetensors files and tokenizer files, a \
+         GGUF file, or the name of one that `hf download` has fetched"
     )]
     NotADirectory {
         /// What was given.

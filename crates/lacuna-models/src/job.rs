@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lacuna::{Predictor, Run, Token};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Checkpoint, Ended, Kind, Plan, Record, Result};
 
@@ -16,6 +16,8 @@ pub struct Job {
     pub took: Duration,
     /// What the user calls it.
     pub id: Option<Value>,
+    /// Other columns of the row that its prompt was in.
+    pub columns: Map<String, Value>,
     /// What is shown starts at this position; before it stands the prompt.
     pub from: usize,
     /// What the run is for.
@@ -25,13 +27,16 @@ pub struct Job {
 impl Job {
     /// A job that has not begun.
     pub fn new(run: Run, from: usize, kind: Kind) -> Self {
-        Self { run, took: Duration::ZERO, id: None, from, kind }
+        Self { run, took: Duration::ZERO, id: None, columns: Map::new(), from, kind }
     }
 
     /// Takes one step with each of `jobs` that is not finished; they share a forward pass. Whether there was any.
-    pub fn step(jobs: &mut [Job], predictor: &mut dyn Predictor) -> lacuna::Result<bool> {
+    pub fn step<'a>(
+        jobs: impl IntoIterator<Item = &'a mut Job>,
+        predictor: &mut dyn Predictor,
+    ) -> lacuna::Result<bool> {
         let begun = Instant::now();
-        let mut active: Vec<&mut Job> = jobs.iter_mut().filter(|job| !job.run.is_finished()).collect();
+        let mut active: Vec<&mut Job> = jobs.into_iter().filter(|job| !job.run.is_finished()).collect();
         if active.is_empty() {
             return Ok(false);
         }

@@ -38,6 +38,7 @@ mod request;
 mod rope;
 mod shapes;
 mod text;
+mod threads;
 mod weight;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score};
@@ -55,4 +56,5 @@ pub use record::{Detail, Ended, Kind, Record, StepRecord};
 pub use request::{Plan, PlanContext, Request, uses_attention};
 pub use shapes::Shape;
 pub use text::{Specials, Text};
+pub use threads::usual_threads;
 pub use weight::{forward_bytes, forward_flops};

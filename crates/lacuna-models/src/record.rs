@@ -112,7 +112,7 @@ pub struct StepRecord {
     pub edited: Vec<(usize, Token)>,
     /// Positions that were masked again after that, ascending.
     pub remasked: Vec<usize>,
-    /// What the model thought of the tokens, if that was kept.
+    /// What the model thought of the tokens, committed and edited, if that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<Detail>>,
     /// The dependency score of each position that was masked before the step, if that was watched.
@@ -130,7 +130,7 @@ pub struct Detail {
     pub position: usize,
     /// What.
     pub token: Token,
-    /// How it is written.
+    /// How it is written; empty if the model has no tokenizer.
     pub text: String,
     /// How probable the model found it.
     pub probability: Option<f64>,
@@ -156,12 +156,35 @@ impl Detail {
 }
 
 impl Record {
+    /// Names of its fields, but for `id`.
+    pub const FIELDS: [&str; 14] = [
+        "text",
+        "tokens",
+        "nfe",
+        "rows_read",
+        "rows_computed",
+        "steps",
+        "kind",
+        "strategy",
+        "layers",
+        "prompt_tokens",
+        "seconds",
+        "tokens_per_second",
+        "canvas",
+        "mask_token",
+    ];
+
     /// What is to be kept of a run of a checkpoint.
     pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
         let ends = checkpoint.ends();
         let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..ended.to], &ends);
-        let text = checkpoint.text().ok().map(|text| text.decode(visible, Specials::Skip)).transpose()?;
-        Ok(Self { text, ..Self::without_text(ended, &ends) })
+        let Ok(codec) = checkpoint.text() else { return Ok(Self::without_text(ended, &ends)) };
+        let text = codec.decode(visible, Specials::Skip)?;
+        let mut record = Self { text: Some(text), ..Self::without_text(ended, &ends) };
+        for detail in record.steps.iter_mut().flat_map(|step| step.details.iter_mut().flatten()) {
+            detail.text = codec.decode(&[detail.token], Specials::Keep)?;
+        }
+        Ok(record)
     }
 
     /// What is to be kept of a run of any model, in which these tokens end a text.
@@ -179,7 +202,9 @@ impl Record {
             unmasked: delta.committed.iter().map(|commit| (commit.position, commit.token)).collect(),
             edited: delta.edited.iter().map(|commit| (commit.position, commit.token)).collect(),
             remasked: delta.reopened.clone(),
-            details: None,
+            details: Some(
+                delta.committed.iter().chain(&delta.edited).map(|commit| Detail::of(commit, String::new())).collect(),
+            ),
             dependency: None,
             resized: delta.resized.clone(),
         };
@@ -249,5 +274,19 @@ impl Record {
             deltas.push(delta);
         }
         Ok(Trace { start, deltas })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_are_those_of_a_record() {
+        let text = r#"{"text":"","tokens":[7],"nfe":1,"rows_read":1,"rows_computed":1,"steps":[],"kind":"answer","strategy":"dos","layers":[0],
+            "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"canvas":[6,5],"mask_token":5}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        let Value::Object(fields) = serde_json::to_value(record).unwrap() else { panic!("a record is an object") };
+        assert_eq!(fields.keys().collect::<Vec<_>>(), Record::FIELDS);
     }
 }

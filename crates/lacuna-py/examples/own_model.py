@@ -7,7 +7,7 @@ The transformer is tiny and its weights are random, so it says nothing; it is he
 import torch
 from torch import nn
 
-import lacuna
+import lacunalm as lacuna
 
 VOCABULARY, MASK, END = 128, 127, 126
 WIDTH, HEADS, LAYERS = 64, 4, 6

@@ -1,7 +1,8 @@
 //! Numbers from Python: torch tensors, arrays of numpy and its kin, buffers, and plain lists.
+#![allow(unsafe_code, reason = "logits are read where they lie")]
 
-use lacuna::{AttentionSource, Token};
-use pyo3::buffer::PyUntypedBuffer;
+use lacuna::{AttentionSource, Belief, Row, Token, TokenRule};
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
@@ -144,23 +145,145 @@ impl Logits {
     }
 
     /// The rows with these numbers.
-    pub(crate) fn rows(&self, py: Python<'_>, wanted: &[usize]) -> PyResult<Array> {
+    pub(crate) fn rows(&self, py: Python<'_>, wanted: &[usize]) -> PyResult<Rows> {
         let count = wanted.len();
-        let rows = match self {
-            Self::Array(array) => Array::of(&array.bind(py).get_item(PyList::new(py, wanted)?)?, Self::WHAT)?,
-            Self::Function(ask) => Array::of(&ask.bind(py).call1((PyList::new(py, wanted)?,))?, Self::WHAT)?,
+        let gathered = match self {
+            Self::Array(array) => {
+                if let Some(rows) = Rows::in_place(array.bind(py), wanted)? {
+                    return Ok(rows);
+                }
+                array.bind(py).get_item(PyList::new(py, wanted)?)?
+            }
+            Self::Function(ask) => ask.bind(py).call1((PyList::new(py, wanted)?,))?,
             Self::Numbers(Array { shape, numbers }) => {
                 let row = |&row: &usize| &numbers[row * shape[1]..][..shape[1]];
                 let numbers = wanted.iter().flat_map(row).copied().collect();
-                Array { shape: vec![count, shape[1]], numbers }
+                return Ok(Rows { numbers: Numbers::Own(numbers), width: shape[1], wanted: (0..count).collect() });
             }
         };
-        match rows.shape[..] {
-            [found, _] if found == count => Ok(rows),
+        let Array { shape, numbers } = Array::of(&gathered, Self::WHAT)?;
+        match shape[..] {
+            [found, width] if found == count => {
+                Ok(Rows { numbers: Numbers::Own(numbers), width, wanted: (0..count).collect() })
+            }
             ref shape => Err(PyValueError::new_err(format!(
                 "logits were asked for {count} rows, [{count}, vocabulary], but answered with {shape:?}"
             ))),
         }
+    }
+
+    /// The width of the logits and the beliefs of these rows, computed by torch where the tensor is; a belief is none if its logits
+    /// are not finite. None if it is a matter of the CPU: because the logits are there, or because of what is asked.
+    pub(crate) fn reduce(
+        &self,
+        py: Python<'_>,
+        rows: &[Row<'_>],
+        wanted: &[usize],
+        unguided: Option<&Self>,
+    ) -> PyResult<Option<(usize, Vec<Option<Belief>>)>> {
+        let (Self::Array(tensor), Some(first)) = (self, rows.first()) else { return Ok(None) };
+        let tensor = tensor.bind(py);
+        if !is_tensor(tensor)? || on_cpu(tensor)? || rows.iter().any(|row| row.remember || row.credit.is_some()) {
+            return Ok(None);
+        }
+        let temperature = match first.sampling.rule {
+            TokenRule::Greedy => None,
+            TokenRule::Gumbel { temperature } => Some((temperature, false)),
+            TokenRule::Nucleus { temperature, top_p, top_k } if top_p >= 1.0 && top_k == 0 => {
+                (temperature > 0.0).then_some((temperature, true))
+            }
+            TokenRule::Nucleus { .. } => return Ok(None),
+        };
+        let unguided = match (first.guide, unguided) {
+            (Some(guide), Some(Self::Array(unguided))) => Some((unguided.bind(py), guide.scale)),
+            (Some(_), _) => return Ok(None),
+            (None, _) => None,
+        };
+        let Some(suppressed) = suppressed(rows, shape(tensor)?[1]) else { return Ok(None) };
+        let keys: Vec<u64> = rows.iter().map(|row| row.draw.key()).collect();
+        let scored: Vec<Token> = rows.iter().map(|row| row.scored_token.unwrap_or(0)).collect();
+        let sampling = (suppressed, &first.sampling.deferred, temperature);
+        let module = py.import("lacunalm.reduce")?;
+        let reduced = module.call_method1("beliefs", (tensor, wanted, unguided, sampling, keys, scored))?;
+        let (width, numbers): (usize, Vec<[f64; 6]>) = reduced.extract()?;
+        let belief = |(row, [token, probability, first, second, entropy, scored]): (&Row<'_>, [f64; 6])| {
+            probability.is_finite().then(|| Belief {
+                token: token as Token,
+                probability,
+                first,
+                second,
+                entropy,
+                divergence: None,
+                scored: row.scored_token.map(|_| scored),
+                vote: None,
+            })
+        };
+        Ok(Some((width, rows.iter().zip(numbers).map(belief).collect())))
+    }
+}
+
+/// The few tokens that none of the rows may choose; none if the rows differ, or if there are many.
+fn suppressed(rows: &[Row<'_>], width: usize) -> Option<Vec<Token>> {
+    const FEW: usize = 256;
+    let words = rows.first()?.allowed.words();
+    if rows.iter().any(|row| row.allowed.words().as_ptr() != words.as_ptr()) {
+        return None;
+    }
+    let missing = |(&word, from): (&u32, usize)| (0..32).filter(move |bit| word >> bit & 1 == 0).map(move |bit| from + bit);
+    let some = words.iter().zip((0..width).step_by(32)).filter(|(word, _)| **word != u32::MAX);
+    let tokens: Vec<Token> =
+        some.flat_map(missing).filter(|&token| token < width).take(FEW + 1).map(|token| token as Token).collect();
+    (tokens.len() <= FEW).then_some(tokens)
+}
+
+/// Rows of logits, in memory of their own or where they were given.
+pub(crate) struct Rows {
+    numbers: Numbers,
+    width: usize,
+    /// Which rows of the numbers they are.
+    wanted: Vec<usize>,
+}
+
+enum Numbers {
+    Own(Vec<f32>),
+    Shared(PyBuffer<f32>),
+}
+
+impl Rows {
+    /// The rows of an array of 32-bit floats in one piece, without a copy.
+    fn in_place(array: &Bound<'_, PyAny>, wanted: &[usize]) -> PyResult<Option<Self>> {
+        let array = match is_tensor(array)? {
+            true if on_cpu(array)? && array.getattr("dtype")?.str()?.to_cow()? == "torch.float32" => {
+                &array.call_method0("detach")?.call_method0("numpy")?
+            }
+            true => return Ok(None),
+            false => array,
+        };
+        let Ok(buffer) = PyBuffer::<f32>::get(array) else { return Ok(None) };
+        // Floats in another byte order count as floats, too.
+        let plain = buffer.format().to_bytes() == b"f" && buffer.is_c_contiguous() && buffer.dimensions() == 2;
+        if !plain || wanted.iter().any(|&row| row >= buffer.shape()[0]) {
+            return Ok(None);
+        }
+        let width = buffer.shape()[1];
+        Ok(Some(Self { numbers: Numbers::Shared(buffer), width, wanted: wanted.to_vec() }))
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The row with this number.
+    pub(crate) fn row(&self, number: usize) -> &[f32] {
+        let numbers = match &self.numbers {
+            Numbers::Own(numbers) => &numbers[..],
+            // SAFETY: the buffer holds so many floats in one piece and stays where it is while it is held. Whoever handed it in is
+            // waiting for the step; if another thread writes to it nevertheless, the numbers are anything, as they are in numpy.
+            Numbers::Shared(buffer) => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast::<f32>(), buffer.item_count())
+            },
+        };
+        &numbers[self.wanted[number] * self.width..][..self.width]
     }
 }
 
@@ -256,6 +379,12 @@ fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool
 /// True if it is one of torch, or behaves like one.
 fn is_tensor(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     given.hasattr("detach")
+}
+
+/// True for a tensor in the memory of the CPU.
+fn on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(device) = tensor.getattr("device") else { return Ok(true) };
+    Ok(device.getattr("type").and_then(|kind| kind.extract::<String>()).map_or(true, |kind| kind == "cpu"))
 }
 
 fn shape(array: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {

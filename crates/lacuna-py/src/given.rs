@@ -1,22 +1,23 @@
 //! A model that computes elsewhere: what it answers is handed in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use lacuna::{
     AttentionSource, Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View, Visibility,
 };
-use lacuna_models::believe;
+use lacuna_models::{Job, believe};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, Logits, dependency};
+use crate::arrays::{Logits, dependency};
 use crate::errors::carry;
+use crate::pool::SHARED;
 
 /// More positions than anybody means.
 const LONGEST: usize = 1 << 24;
-/// The size of a vocabulary that is not known yet.
-const UNKNOWN: usize = usize::MAX;
+/// The size of a vocabulary that is not known yet: more tokens than any model has.
+const UNKNOWN: usize = 1 << 22;
 
 /// A predictor that knows what it is given before each step.
 pub(crate) struct Given {
@@ -29,6 +30,35 @@ pub(crate) struct Given {
     previous: HashMap<usize, Previous>,
     /// What replaces `previous` once the step has succeeded.
     fresh: HashMap<usize, Previous>,
+    /// What has been answered in all steps that succeeded.
+    log: Vec<Answer>,
+    /// The same of the step under way.
+    current: Vec<Answer>,
+    /// Answers that are given again while a run is restored.
+    replayed: VecDeque<Answer>,
+}
+
+/// Something that was answered: the dependency scores of each view, or beliefs.
+#[derive(Clone, FromPyObject, IntoPyObject)]
+pub(crate) enum Answer {
+    Seen(Vec<Vec<Vec<f32>>>),
+    Read(Vec<Believed>),
+}
+
+/// The fields of a [`Belief`].
+type Believed = (Token, f64, f64, f64, f64, Option<f64>, Option<f64>, Option<(Token, f64)>);
+
+/// All answers of a run: the vocabulary, each answer, and the distributions that the next step is compared with.
+pub(crate) type Answers = (usize, Vec<Answer>, Vec<(usize, Vec<f32>, f64)>);
+
+fn write(belief: &Belief) -> Believed {
+    let Belief { token, probability, first, second, entropy, divergence, scored, vote } = *belief;
+    (token, probability, first, second, entropy, divergence, scored, vote)
+}
+
+fn read(believed: &Believed) -> Belief {
+    let (token, probability, first, second, entropy, divergence, scored, vote) = *believed;
+    Belief { token, probability, first, second, entropy, divergence, scored, vote }
 }
 
 impl Given {
@@ -48,8 +78,17 @@ impl Given {
             matrices: false,
             visibility: Visibility::Full,
         };
-        let (logits, attention) = (Vec::new(), None);
-        Self { description, largest, logits, attention, previous: HashMap::new(), fresh: HashMap::new() }
+        Self {
+            description,
+            largest,
+            logits: Vec::new(),
+            attention: None,
+            previous: HashMap::new(),
+            fresh: HashMap::new(),
+            log: Vec::new(),
+            current: Vec::new(),
+            replayed: VecDeque::new(),
+        }
     }
 
     /// Takes the answers for the coming step: logits for each of its views, and attention for the first.
@@ -62,10 +101,30 @@ impl Given {
     pub(crate) fn let_go(&mut self, succeeded: bool) {
         self.logits.clear();
         self.attention = None;
-        let fresh = std::mem::take(&mut self.fresh);
+        let (fresh, current) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.current));
         if succeeded {
             self.previous.extend(fresh);
+            self.log.extend(current);
         }
+    }
+
+    /// Everything that it takes to restore a run.
+    pub(crate) fn answers(&self) -> Answers {
+        let kept = |(&position, previous): (&usize, &Previous)| (position, previous.logits.clone(), previous.log_total);
+        (self.description.vocabulary, self.log.clone(), self.previous.iter().map(kept).collect())
+    }
+
+    /// Takes the steps of a restored run again.
+    pub(crate) fn replay(&mut self, (vocabulary, log, previous): Answers, job: &mut Job) -> Result<()> {
+        self.description.vocabulary = vocabulary;
+        self.replayed = log.into();
+        while !self.replayed.is_empty() {
+            Job::step([&mut *job], self)?;
+            self.let_go(true);
+        }
+        let kept = |(position, logits, log_total)| (position, Previous { logits, log_total });
+        self.previous = previous.into_iter().map(kept).collect();
+        Ok(())
     }
 
     fn dependency(&self, sources: &[AttentionSource], tokens: &[Token]) -> PyResult<Vec<Vec<f32>>> {
@@ -86,10 +145,9 @@ impl Given {
         })
     }
 
-    /// The logits of the rows that predict these positions, of one view.
-    fn rows(&mut self, view: usize, wanted: &[usize]) -> Result<Array> {
-        let array = Python::attach(|py| self.logits[view].rows(py, wanted)).map_err(carry)?;
-        let (width, vocabulary) = (array.shape[1], self.description.vocabulary);
+    /// Checks that logits are for `width` tokens, which is the vocabulary's size from then on.
+    fn fit(&mut self, width: usize) -> Result<()> {
+        let vocabulary = self.description.vocabulary;
         if vocabulary != UNKNOWN && width != vocabulary {
             return Err(Error::Incompatible(
                 format!("logits are for {width} tokens, but the vocabulary has {vocabulary}").into(),
@@ -100,7 +158,45 @@ impl Given {
             return Err(Error::Incompatible(why.into()));
         }
         self.description.vocabulary = width;
-        Ok(array)
+        Ok(())
+    }
+
+    /// The beliefs of rows, which predict from these rows of the logits.
+    fn believe(&mut self, rows: &[Row<'_>], wanted: &[usize]) -> Result<Vec<Belief>> {
+        let guide = rows.iter().find_map(|row| row.guide);
+        let unguided = guide.map(|guide| &self.logits[guide.view]);
+        let on_device = Python::attach(|py| self.logits[0].reduce(py, rows, wanted, unguided)).map_err(carry)?;
+        if let Some((width, beliefs)) = on_device {
+            self.fit(width)?;
+            let check = |(row, belief): (&Row<'_>, Option<Belief>)| {
+                belief.ok_or(Error::NotFinite { position: row.target.position() })
+            };
+            return rows.iter().zip(beliefs).map(check).collect();
+        }
+        let take = |logits: &Logits| Python::attach(|py| logits.rows(py, wanted)).map_err(carry);
+        let (logits, unguided) = (take(&self.logits[0])?, unguided.map(take).transpose()?);
+        self.fit(logits.width())?;
+        if let Some(unguided) = &unguided {
+            self.fit(unguided.width())?;
+        }
+        let previous = &self.previous;
+        let one = |scratch: &mut Vec<f32>, (number, row): (usize, &Row<'_>)| {
+            scratch.clear();
+            scratch.extend_from_slice(logits.row(number));
+            if let (Some(guide), Some(unguided)) = (guide, &unguided) {
+                guide.mix(scratch, unguided.row(number));
+            }
+            let mut kept = previous.get(&row.target.position()).filter(|_| row.remember).cloned();
+            believe(row, scratch, &mut kept).map(|belief| (belief, kept))
+        };
+        let all = || rows.par_iter().enumerate().map_init(Vec::new, |scratch, at| one(scratch, (at.0, at.1)));
+        let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(carry)??;
+        let mut beliefs = Vec::with_capacity(rows.len());
+        for (row, (belief, kept)) in rows.iter().zip(read) {
+            self.fresh.extend(kept.map(|kept| (row.target.position(), kept)));
+            beliefs.push(belief);
+        }
+        Ok(beliefs)
     }
 }
 
@@ -110,31 +206,27 @@ impl Predictor for Given {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        let seen = |view: &View<'_>| {
-            Ok(Observation { dependency: self.dependency(view.attention, view.tokens)?, ..Observation::default() })
+        let seen: Vec<Vec<Vec<f32>>> = match self.replayed.pop_front() {
+            Some(Answer::Seen(seen)) => seen,
+            Some(answer @ Answer::Read(_)) => return Err(out_of_step(&answer)),
+            None => {
+                let seen = views.iter().map(|view| self.dependency(view.attention, view.tokens));
+                seen.collect::<PyResult<_>>().map_err(carry)?
+            }
         };
-        views.iter().map(seen).collect::<PyResult<_>>().map_err(carry)
+        self.current.push(Answer::Seen(seen.clone()));
+        Ok(seen.into_iter().map(|dependency| Observation { dependency, ..Observation::default() }).collect())
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         let predicting = |position: usize| if self.description.shifted { position.saturating_sub(1) } else { position };
         let wanted: Vec<usize> = rows.iter().map(|row| predicting(row.target.position())).collect();
-        let Array { shape, numbers: mut logits } = self.rows(0, &wanted)?;
-        if let Some(guide) = rows.iter().find_map(|row| row.guide) {
-            guide.mix(&mut logits, &self.rows(guide.view, &wanted)?.numbers);
-        }
-        let previous = &self.previous;
-        let read = |(row, logits): (&Row<'_>, &mut [f32])| {
-            let mut kept = previous.get(&row.target.position()).filter(|_| row.remember).cloned();
-            believe(row, logits, &mut kept).map(|belief| (belief, kept))
+        let beliefs = match self.replayed.pop_front() {
+            Some(Answer::Read(believed)) if believed.len() == rows.len() => believed.iter().map(read).collect(),
+            Some(answer) => return Err(out_of_step(&answer)),
+            None => self.believe(rows, &wanted)?,
         };
-        let read: Vec<_> =
-            rows.par_iter().zip(logits.par_chunks_exact_mut(shape[1])).map(read).collect::<Result<_>>()?;
-        let mut beliefs = Vec::with_capacity(rows.len());
-        for (row, (belief, kept)) in rows.iter().zip(read) {
-            self.fresh.extend(kept.map(|kept| (row.target.position(), kept)));
-            beliefs.push(belief);
-        }
+        self.current.push(Answer::Read(beliefs.iter().map(write).collect()));
         Ok(beliefs)
     }
 
@@ -142,4 +234,14 @@ impl Predictor for Given {
         self.previous.clear();
         self.fresh.clear();
     }
+}
+
+fn out_of_step(answer: &Answer) -> Error {
+    let what = match answer {
+        Answer::Seen(_) => "attention",
+        Answer::Read(_) => "beliefs",
+    };
+    Error::Incompatible(
+        format!("a pickled run does not go on as it went: it has {what} where none is asked for").into(),
+    )
 }

@@ -5,17 +5,22 @@ mod errors;
 mod given;
 mod model;
 mod options;
+mod pool;
 mod prompt;
 mod record;
 mod register;
 mod run;
 mod stream;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::process::id;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacuna::catalogue::{PRESETS, Section, parts};
 use pyo3::prelude::*;
+
+/// The process that has run the command; 0 if none has.
+static COMMAND_PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// What the Python package is made of.
 #[pymodule]
@@ -25,25 +30,42 @@ mod _native {
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]
-    use crate::model::{Model, Seen};
+    use crate::model::{Model, Plan, Seen};
+    #[pymodule_export]
+    use crate::prompt::is_list_of_prompts;
     #[pymodule_export]
     use crate::record::{Commit, Frame, Result, Step};
     #[pymodule_export]
     use crate::register::{Candidates, RankedPositions, register_order, register_pace};
     #[pymodule_export]
-    use crate::run::Run;
+    use crate::run::{Run, restore_run};
     #[pymodule_export]
     use crate::stream::Stream;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        module.add("OPTIONS", options::names())?;
-        let names = |section| -> Vec<String> { parts(section).iter().map(|part| part.name.to_string()).collect() };
-        module.add("ORDERS", names(Section::Order))?;
-        module.add("PACES", names(Section::Pace))?;
-        module.add("REVISIONS", names(Section::Revision))?;
-        module.add("PRESETS", PRESETS.iter().map(|preset| (preset.name, preset.is)).collect::<BTreeMap<_, _>>())
+        Ok(())
+    }
+
+    /// The names of all options, and what each is.
+    #[pyfunction]
+    fn describe_options() -> Vec<(&'static str, String)> {
+        options::described()
+    }
+
+    /// The names of all orders, paces, revisions, windows, caches and presets, and what each is.
+    #[pyfunction]
+    fn describe_strategies() -> Vec<(&'static str, Vec<(String, String)>)> {
+        let all = |section| parts(section).iter().map(|part| (part.name.to_string(), part.about.to_string())).collect();
+        vec![
+            ("orders", all(Section::Order)),
+            ("paces", all(Section::Pace)),
+            ("revisions", all(Section::Revision)),
+            ("windows", all(Section::Window)),
+            ("caches", all(Section::Cache)),
+            ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.is.into())).collect()),
+        ]
     }
 
     /// Runs the `lacuna` command with these arguments and returns its exit status. Orders and paces that were registered go there,
@@ -55,6 +77,13 @@ mod _native {
             Some(arguments) => arguments,
             None => py.import("sys")?.getattr("argv")?.extract::<Vec<OsString>>()?.into_iter().skip(1).collect(),
         };
+        // The command's threads are those of the first process that ran it.
+        let owner = COMMAND_PROCESS.compare_exchange(0, id(), Ordering::Relaxed, Ordering::Relaxed);
+        if owner.is_err_and(|owner| owner != id()) {
+            return Err(errors::Error::new_err(
+                "a process that was forked off one that has run main cannot run it: start processes with spawn",
+            ));
+        }
         let all = [OsString::from("lacuna")].into_iter().chain(arguments);
         Ok(py.detach(|| lacuna_cli::run(all)))
     }

@@ -1,38 +1,59 @@
 //! The engine: a checkpoint, loaded.
 
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{PathBuf, absolute};
+use std::process::id;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
-use lacuna::{AttentionSource, Canvas, Description, Token, View};
-use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Plan, Precision, Specials};
+use lacuna::{AttentionSource, Canvas, Description, Draw, Row, Sampling, Target, Token, TokenSet, View};
+use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Precision, Specials};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use crate::arrays::{floats, tokens};
 use crate::errors::{Error, raise};
 use crate::options::request;
-use crate::prompt::{Wording, several};
-use crate::record::Result;
+use crate::pool::{Pool, SHARED};
+use crate::prompt::Wording;
 use crate::stream::Stream;
 
-/// A model that decodes: the embedded one, or one in the Hugging Face layout or in GGUF.
-///
-/// `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
-/// `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
-/// "auto" is the one that LACUNA_ISA names, or else the fastest. `mask_token` is for checkpoints that do not name theirs,
-/// `shifted` for those that do not tell whether a position is predicted from the row before it (A2D).
-/// Several threads may use a model: their steps take turns, and Python is let go while they compute.
-#[pyclass(frozen, module = "lacuna")]
+/// A model on a device. `lacunalm.Model` says what it takes, and decodes with it.
+#[pyclass(frozen, subclass, module = "lacunalm._native")]
 pub(crate) struct Model {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) ends: Vec<Token>,
     predictor: Mutex<Box<dyn lacuna_models::Model>>,
     description: Description,
+    setup: Setup,
+    /// Its own threads, if a number was given.
+    pool: Option<Pool>,
+    on_gpu: bool,
+    /// The process that used it last.
+    process: AtomicU32,
 }
 
+/// The arguments that a model was made with.
+#[derive(Clone)]
+struct Setup {
+    path: Option<PathBuf>,
+    device: String,
+    precision: Option<String>,
+    isa: String,
+    threads: Option<usize>,
+    mask_token: Option<Token>,
+    shifted: Option<bool>,
+}
+
+/// The process that has opened the GPU; 0 if none has.
+static GPU_PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Options that were checked for a model.
+#[pyclass(frozen, module = "lacunalm._native")]
+pub(crate) struct Plan(lacuna_models::Plan);
+
 /// What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
-#[pyclass(frozen, get_all, module = "lacuna")]
+#[pyclass(frozen, get_all, module = "lacunalm")]
 pub(crate) struct Seen {
     /// float32 [length, vocabulary]: the logits of every position, before any shift.
     logits: Py<PyAny>,
@@ -42,175 +63,268 @@ pub(crate) struct Seen {
 
 impl Model {
     /// Asks the predictor something, with Python let go.
+    ///
+    /// A process that was forked off goes on with threads of its own. What cannot go on there is refused: a GPU's memory, and a
+    /// model that another thread was using at that moment, whose state is anything.
     pub(crate) fn ask<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut dyn lacuna_models::Model) -> T + Send,
-    ) -> T {
-        py.detach(|| work(self.predictor.lock().unwrap_or_else(PoisonError::into_inner).as_mut()))
-    }
-
-    /// Takes a step with each job that is not finished. Between steps signals are looked at: Ctrl-C ends it here.
-    pub(crate) fn step(&self, py: Python<'_>, jobs: &mut [Job]) -> PyResult<bool> {
-        py.check_signals()?;
-        self.ask(py, |predictor| Job::step(jobs, predictor)).map_err(raise)
-    }
-
-    /// Steps `jobs` together until all are finished.
-    fn decode_jobs(&self, py: Python<'_>, mut jobs: Vec<Job>, plan: &Plan) -> PyResult<Vec<Result>> {
-        loop {
-            match self.step(py, &mut jobs) {
-                Ok(true) => {}
-                Ok(false) => return jobs.iter().map(|job| self.result(job, plan)).collect(),
-                Err(error) => {
-                    self.ask(py, |predictor| jobs.into_iter().for_each(|job| job.run.abandon(predictor)));
-                    return Err(error);
-                }
-            }
+    ) -> PyResult<T> {
+        let forked = self.process.load(Ordering::Relaxed) != id();
+        if forked && self.on_gpu {
+            return Err(Error::new_err(
+                "a model on a GPU cannot be used in a process that was forked off: start processes with spawn, or load it there",
+            ));
         }
+        if forked && matches!(self.predictor.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(Error::new_err(
+                "the model was computing when this process was forked off: load it again here, or start processes with spawn",
+            ));
+        }
+        self.process.store(id(), Ordering::Relaxed);
+        py.detach(|| {
+            let mut locked = self.predictor.lock().unwrap_or_else(PoisonError::into_inner);
+            let predictor = locked.as_mut();
+            self.pool.as_ref().unwrap_or(&SHARED).run(|| work(predictor))
+        })
     }
 
-    pub(crate) fn result(&self, job: &Job, plan: &Plan) -> PyResult<Result> {
-        let record = job.record(plan, &self.checkpoint).map_err(raise)?;
-        Ok(Result::new(record, &job.run.trace().deltas))
-    }
-
-    fn answer(&self, prompt: &Bound<'_, PyAny>, wording: Wording<'_>, plan: &Plan) -> PyResult<Job> {
-        let prompt = wording.encode(prompt, &self.checkpoint)?;
-        let run = plan.answer(&prompt, &self.description).map_err(raise)?;
-        Ok(Job::new(run, prompt.len(), Kind::Answer))
+    /// Takes a step with each job, in one forward pass. Between steps signals are looked at: Ctrl-C ends it here.
+    pub(crate) fn step(&self, py: Python<'_>, jobs: Vec<&mut Job>) -> PyResult<bool> {
+        py.check_signals()?;
+        self.ask(py, |predictor| Job::step(jobs, predictor))?.map_err(raise)
     }
 }
 
 #[pymethods]
 impl Model {
     #[new]
-    #[pyo3(signature = (path = None, *, device = "auto", precision = None, isa = "auto", mask_token = None, shifted = None))]
+    #[pyo3(signature = (path = None, *, device = None, precision = None, isa = None, threads = None, mask_token = None, shifted = None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
-        device: &str,
-        precision: Option<&str>,
-        isa: &str,
+        device: Option<&Bound<'_, PyAny>>,
+        precision: Option<String>,
+        isa: Option<String>,
+        threads: Option<i64>,
         mask_token: Option<Token>,
         shifted: Option<bool>,
     ) -> PyResult<Self> {
-        let device = match device {
+        // A torch.device is written like its name.
+        let device =
+            device.map_or_else(|| Ok("auto".to_string()), |device| Ok::<_, PyErr>(device.str()?.to_string()))?;
+        let place = match device.as_str() {
             "auto" => Device::Auto,
             "cpu" => Device::Cpu,
-            "cuda" => Device::Cuda,
+            "cuda" | "cuda:0" => Device::Cuda,
             other => {
-                return Err(PyValueError::new_err(format!("there is no device '{other}'; there are auto, cpu, cuda")));
+                let why = format!("there is no device '{other}'; there are auto, cpu, cuda and cuda:0");
+                return Err(PyValueError::new_err(why));
             }
         };
-        let precision = precision.map(parse_precision).transpose()?;
-        let isa: Option<Isa> = match isa {
+        let parsed = precision.as_deref().map(parse_precision).transpose()?;
+        let isa = isa.unwrap_or_else(|| "auto".into());
+        let chosen: Option<Isa> = match isa.as_str() {
             "auto" => None,
             name => Some(name.parse().map_err(raise)?),
         };
+        let threads = match threads.map(usize::try_from) {
+            None => None,
+            Some(Ok(threads @ 1..=65536)) => Some(threads),
+            Some(_) => return Err(PyValueError::new_err("threads must be a whole number from 1 to 65536")),
+        };
+        let gpu_process = GPU_PROCESS.load(Ordering::Relaxed);
+        if place != Device::Cpu && gpu_process != 0 && gpu_process != id() {
+            return Err(Error::new_err(
+                "this process was forked off one that uses the GPU, which it cannot: start processes with spawn, or set device=\"cpu\"",
+            ));
+        }
+        let pool = threads.map(|threads| Pool::new(Some(threads)));
+        // A worker of another process may stand in another folder.
+        let path = path.map(|path| if path.exists() { absolute(&path).unwrap_or(path) } else { path });
+        let setup = Setup { path, device, precision, isa, threads, mask_token, shifted };
         let load = || {
-            Isa::choose(isa)?;
-            let mut checkpoint = path.map_or_else(Checkpoint::embedded, Checkpoint::open)?;
+            Isa::choose(chosen)?;
+            let mut checkpoint = setup.path.as_ref().map_or_else(Checkpoint::embedded, Checkpoint::open)?;
             if let Some(id) = mask_token {
                 checkpoint = checkpoint.with_mask_token(id)?;
             }
             if let Some(shifted) = shifted {
                 checkpoint = checkpoint.with_shift(shifted);
             }
-            let predictor = lacuna_models::load(&checkpoint, precision, device)?;
+            let predictor = lacuna_models::load(&checkpoint, parsed, place)?;
             Ok((checkpoint, predictor))
         };
-        let (checkpoint, predictor) = py.detach(load).map_err(|error: lacuna_models::Error| raise(error))?;
+        let loaded = py.detach(|| pool.as_ref().unwrap_or(&SHARED).run(load))?;
+        let (checkpoint, predictor) = loaded.map_err(|error: lacuna_models::Error| raise(error))?;
         let (ends, description) = (checkpoint.ends(), predictor.description().clone());
-        Ok(Self { checkpoint, ends, predictor: Mutex::new(predictor), description })
+        let on_gpu = !predictor.device().starts_with("cpu");
+        if on_gpu {
+            GPU_PROCESS.store(id(), Ordering::Relaxed);
+        }
+        let (predictor, process) = (Mutex::new(predictor), AtomicU32::new(id()));
+        Ok(Self { checkpoint, ends, predictor, description, setup, pool, on_gpu, process })
     }
 
-    /// Answers a prompt, or each of a list of prompts.
-    ///
-    /// A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
-    /// message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer. What else
-    /// can be told is in `lacuna.Options`.
-    #[pyo3(signature = (prompt, *, system = None, raw = false, batch = None, **options))]
-    fn generate<'py>(
-        &self,
-        prompt: &Bound<'py, PyAny>,
-        system: Option<&str>,
-        raw: bool,
-        batch: Option<usize>,
-        options: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = prompt.py();
-        let plan = request(options)?.plan(&self.checkpoint).map_err(raise)?;
-        let wording = Wording { system, raw };
-        let Some(prompts) = several(prompt)? else {
-            let job = self.answer(prompt, wording, &plan)?;
-            return Ok(Bound::new(py, self.decode_jobs(py, vec![job], &plan)?.remove(0))?.into_any());
-        };
-        let mut jobs = Vec::with_capacity(prompts.len());
-        for (number, prompt) in prompts.iter().enumerate() {
-            jobs.push(self.answer(prompt, wording, &plan).or_else(|error| {
-                error.value(py).call_method1("add_note", (format!("This is about prompt {number} of the list."),))?;
-                Err(error)
-            })?);
-        }
-        let batch = batch.unwrap_or_else(|| self.ask(py, |predictor| predictor.usual_batch()));
-        if batch == 0 {
-            return Err(PyValueError::new_err("batch is 0, but it must be 1 or more"));
-        }
-        let results = PyList::empty(py);
-        while !jobs.is_empty() {
-            let later = jobs.split_off(batch.min(jobs.len()));
-            self.decode_jobs(py, jobs, &plan)?
-                .into_iter()
-                .try_for_each(|result| results.append(result.into_pyobject(py)?))?;
-            jobs = later;
-        }
-        Ok(results.into_any())
+    /// Pickles as what it was made with: whoever unpickles it loads it.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((Option<PathBuf>,), Bound<'py, PyDict>)> {
+        let Setup { path, device, precision, isa, threads, mask_token, shifted } = self.setup.clone();
+        let named = PyDict::new(py);
+        named.set_item("device", device)?;
+        named.set_item("precision", precision)?;
+        named.set_item("isa", isa)?;
+        named.set_item("threads", threads)?;
+        named.set_item("mask_token", mask_token)?;
+        named.set_item("shifted", shifted)?;
+        Ok(((path,), named))
+    }
+
+    /// A model does not change, so that a copy is the model itself.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
     }
 
     /// Answers a prompt step by step: an iterator over the steps as they happen.
-    #[pyo3(signature = (prompt, *, system = None, raw = false, **options))]
+    ///
+    /// A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
+    /// message, unless it is to stay `raw`. The text ends before the first of the `stop` strings. `lacunalm.Options` explains the
+    /// options.
+    #[pyo3(signature = (prompt, *, system = None, raw = false, stop = None, **options))]
     fn stream(
         slf: Py<Self>,
         prompt: &Bound<'_, PyAny>,
         system: Option<&str>,
         raw: bool,
+        stop: Option<&Bound<'_, PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Stream> {
-        let model = slf.get();
-        let plan = request(options)?.plan(&model.checkpoint).map_err(raise)?;
-        let job = model.answer(prompt, Wording { system, raw }, &plan)?;
-        Ok(Stream::new(slf, job, plan))
+        let plan = slf.get().plan(options)?;
+        Self::begin(slf, &plan, prompt, None, system, raw, stop)
     }
 
-    /// Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
-    ///
-    /// The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
+    /// Checks options for this model, so that several texts can be begun with them.
+    #[pyo3(signature = (**options))]
+    fn plan(&self, options: Option<&Bound<'_, PyDict>>) -> PyResult<Plan> {
+        request(options)?.plan(&self.checkpoint).map(Plan).map_err(raise)
+    }
+
+    /// Begins to answer a prompt with checked options, as `stream` does, with a seed of its own.
+    #[pyo3(signature = (plan, prompt, *, seed = None, system = None, raw = false, stop = None))]
+    fn begin(
+        slf: Py<Self>,
+        plan: &Plan,
+        prompt: &Bound<'_, PyAny>,
+        seed: Option<u64>,
+        system: Option<&str>,
+        raw: bool,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Stream> {
+        let (model, mut plan) = (slf.get(), plan.0.clone());
+        plan.options.seed = seed.unwrap_or(plan.options.seed);
+        let prompt = Wording { system, raw }.encode(prompt, &model.checkpoint)?;
+        let run = plan.answer(&prompt, &model.description).map_err(raise)?;
+        let (job, stops) = (Job::new(run, prompt.len(), Kind::Answer), stops(stop)?);
+        Ok(Stream::new(slf, job, plan, stops))
+    }
+
+    /// Fills the gaps of a text step by step, as `fill` does at once.
     #[pyo3(signature = (text, *, prompt = None, allow_eos = false, **options))]
-    fn fill(
-        &self,
+    fn stream_fill(
+        slf: Py<Self>,
         text: &Bound<'_, PyAny>,
         prompt: Option<&Bound<'_, PyAny>>,
         allow_eos: bool,
         options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Result> {
+    ) -> PyResult<Stream> {
+        let model = slf.get();
         let request = request(options)?;
         if request.get("gen_length").is_some() || request.get("max_tokens").is_some() {
             return Err(PyValueError::new_err("the gaps have their lengths: leave out gen_length and max_tokens"));
         }
-        let plan = request.plan(&self.checkpoint).map_err(raise)?;
+        let plan = request.plan(&model.checkpoint).map_err(raise)?;
         let prompt = match prompt {
-            Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &self.checkpoint)?,
+            Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &model.checkpoint)?,
             None => Vec::new(),
         };
         let (body, gap) = match text.cast::<PyString>() {
-            Ok(text) => (self.checkpoint.encode_with_gaps(&text.to_cow()?).map_err(raise)?, GAP.to_string()),
-            Err(_) => (tokens(text)?, format!("the mask token, {}", self.description.mask)),
+            Ok(text) => (model.checkpoint.encode_with_gaps(&text.to_cow()?).map_err(raise)?, GAP.to_string()),
+            Err(_) => (tokens(text)?, format!("the mask token, {}", model.description.mask)),
         };
-        let canvas = Canvas::new([&prompt[..], &body].concat(), self.description.mask)
+        let canvas = Canvas::new([&prompt[..], &body].concat(), model.description.mask)
             .map_err(|error| PyValueError::new_err(format!("{error}: write each gap as {gap}")))?;
-        let run = plan.fill(canvas, allow_eos, &self.description).map_err(raise)?;
-        Ok(self.decode_jobs(text.py(), vec![Job::new(run, prompt.len(), Kind::Fill)], &plan)?.remove(0))
+        let run = plan.fill(canvas, allow_eos, &model.description).map_err(raise)?;
+        Ok(Stream::new(slf, Job::new(run, prompt.len(), Kind::Fill), plan, Vec::new()))
+    }
+
+    /// Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none.
+    fn advance(slf: &Bound<'_, Self>, mut streams: Vec<Py<Stream>>) -> PyResult<bool> {
+        let (py, model) = (slf.py(), slf.get());
+        if streams.iter().any(|stream| !stream.get().model.is(slf)) {
+            return Err(PyValueError::new_err("a stream is advanced by the model that it belongs to"));
+        }
+        // In one order for all threads, so that none waits for another that waits for it.
+        streams.sort_by_key(|stream| stream.as_ptr() as usize);
+        streams.dedup_by_key(|stream| stream.as_ptr() as usize);
+        let mut all: Vec<_> = streams.iter().map(|stream| stream.get().lock(py)).collect();
+        let open: Vec<bool> = all.iter().map(|progress| !progress.finished()).collect();
+        let any = model.step(py, all.iter_mut().filter_map(|progress| progress.open_job()).collect())?;
+        for ((stream, progress), _) in streams.iter().zip(&mut all).zip(open).filter(|(_, open)| *open) {
+            stream.get().look_for_stops(progress)?;
+        }
+        Ok(any)
+    }
+
+    /// How many texts had better share a forward pass, where there are many.
+    #[getter]
+    fn usual_batch(&self, py: Python<'_>) -> PyResult<usize> {
+        self.ask(py, |predictor| predictor.usual_batch())
+    }
+
+    /// Log-probabilities of tokens: for each canvas, of each (position, token) of its targets, given what the canvas shows.
+    ///
+    /// The canvases share a forward pass.
+    fn log_probabilities(
+        &self,
+        py: Python<'_>,
+        canvases: Vec<Bound<'_, PyAny>>,
+        targets: Vec<Vec<(usize, Token)>>,
+    ) -> PyResult<Vec<Vec<f64>>> {
+        let canvases: Vec<Vec<Token>> = canvases.iter().map(tokens).collect::<PyResult<_>>()?;
+        if canvases.len() != targets.len() {
+            let why = format!("there are {} canvases, but targets for {}", canvases.len(), targets.len());
+            return Err(PyValueError::new_err(why));
+        }
+        for (canvas, targets) in canvases.iter().zip(&targets) {
+            for &(position, token) in targets {
+                if position >= canvas.len() || token as usize >= self.description.vocabulary {
+                    let why =
+                        format!("there is no token {token} or no position {position} in a canvas of {}", canvas.len());
+                    return Err(PyValueError::new_err(why));
+                }
+            }
+        }
+        let (sampling, draw) = (Sampling::default(), Draw::new(0, 0, 0));
+        let allowed = TokenSet::all_but(self.description.vocabulary, &[]);
+        let read = self.ask(py, |predictor| -> lacuna::Result<_> {
+            let views: Vec<View<'_>> = canvases.iter().map(|tokens| View { tokens, ..View::default() }).collect();
+            predictor.observe(&views)?;
+            let rows = targets.iter().enumerate().flat_map(|(view, targets)| {
+                let row = |&(position, token): &(usize, Token)| Row {
+                    scored_token: Some(token),
+                    ..Row::new(view, Target::Position(position), &sampling, &allowed, draw)
+                };
+                targets.iter().map(row).collect::<Vec<_>>()
+            });
+            predictor.read(&rows.collect::<Vec<_>>())
+        })?;
+        let mut read = read.map_err(raise)?.into_iter().map(|belief| belief.scored.unwrap_or(0.0).ln());
+        Ok(targets.iter().map(|targets| read.by_ref().take(targets.len()).collect()).collect())
     }
 
     /// What the model makes of a canvas: its logits, and the dependency scores of every layer.
@@ -221,7 +335,7 @@ impl Model {
             let view = View { tokens: &tokens, attention: &attention, ..View::default() };
             let seen = predictor.observe(&[view])?.remove(0);
             Ok((predictor.logits(0)?, seen.dependency))
-        });
+        })?;
         let (logits, dependency) = seen.map_err(raise)?;
         let shape = vec![logits.len(), self.description.vocabulary];
         let dependency =
@@ -254,7 +368,7 @@ impl Model {
     /// What there is to know of it, as `lacuna inspect --format json` prints it.
     #[getter]
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let facts = self.ask(py, |predictor| Facts::of(&self.checkpoint, predictor)).map_err(raise)?;
+        let facts = self.ask(py, |predictor| Facts::of(&self.checkpoint, predictor))?.map_err(raise)?;
         let json = serde_json::to_string(&facts).map_err(|error| Error::new_err(error.to_string()))?;
         py.import("json")?.call_method1("loads", (json,))
     }
@@ -295,9 +409,9 @@ impl Model {
         self.description.shifted
     }
 
-    fn __repr__(&self, py: Python<'_>) -> String {
-        let (device, precision) = self.ask(py, |predictor| (predictor.device(), predictor.precision().name()));
-        format!("Model({:?}, device={device:?}, precision={precision:?})", self.checkpoint.name())
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (device, precision) = self.ask(py, |predictor| (predictor.device(), predictor.precision().name()))?;
+        Ok(format!("Model({:?}, device={device:?}, precision={precision:?})", self.checkpoint.name()))
     }
 }
 
@@ -308,4 +422,14 @@ fn parse_precision(name: &str) -> PyResult<Precision> {
         PyValueError::new_err(format!("there is no precision '{name}'; there are {names}"))
     };
     known.into_iter().find(|precision| precision.name() == name).ok_or_else(unknown)
+}
+
+/// Texts before which an answer ends: one, or a list.
+fn stops(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<String>> {
+    let Some(given) = given else { return Ok(Vec::new()) };
+    let stops = given.extract::<String>().map(|stop| vec![stop]).or_else(|_| given.extract::<Vec<String>>());
+    match stops {
+        Ok(stops) if stops.iter().all(|stop| !stop.is_empty()) => Ok(stops),
+        _ => Err(PyValueError::new_err("stop must be a text or a list of texts, none of them empty")),
+    }
 }

@@ -1,26 +1,55 @@
 //! Keyword arguments as a request.
 
-use lacuna::catalogue::{Value, parameters};
+use lacuna::catalogue::{Named, Value, parameters};
 use lacuna_models::Request;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyString};
+use pyo3::types::{PyDict, PyString};
 
 use crate::errors::raise;
 
-/// The names of all options.
-pub(crate) fn names() -> Vec<&'static str> {
-    parameters().iter().map(|known| known.parameter.name).collect()
+/// What other programs call some options.
+const ALIASES: [(&str, &str); 6] = [
+    ("max_new_tokens", "max_tokens"),
+    ("max_length", "max_tokens"),
+    ("max_gen_toks", "max_tokens"),
+    ("cfg_scale", "guidance"),
+    ("remasking", "strategy"),
+    ("order", "strategy"),
+];
+
+/// The names of all options, and what each is.
+pub(crate) fn described() -> Vec<(&'static str, String)> {
+    let described = |known: &Named| {
+        let (parameter, users) = (known.parameter, known.users());
+        let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
+        (parameter.name, format!("{of}{}. It {}. Default: {}.", parameter.about, parameter.expected(), known.default()))
+    };
+    parameters().iter().map(described).collect()
+}
+
+/// The error for an option that does not exist.
+fn unknown(py: Python<'_>, name: &str, names: &[&str]) -> PyErr {
+    let alias = ALIASES.iter().find(|(other, _)| *other == name).map(|(_, own)| own.to_string());
+    let near = || -> PyResult<Option<String>> {
+        let matches = py.import("difflib")?.call_method1("get_close_matches", (name, names.to_vec(), 1, 0.7))?;
+        Ok(matches.extract::<Vec<String>>()?.pop())
+    };
+    let advice = match alias.map_or_else(near, |own| Ok(Some(own))) {
+        Ok(Some(near)) => format!("did you mean '{near}'?"),
+        _ => format!("there are {}", names.join(", ")),
+    };
+    PyTypeError::new_err(format!("there is no option '{name}'; {advice}"))
 }
 
 /// The request that the keyword arguments make.
 pub(crate) fn request(options: Option<&Bound<'_, PyDict>>) -> PyResult<Request> {
-    let names = names();
+    let names: Vec<&str> = parameters().iter().map(|known| known.parameter.name).collect();
     let mut request = Request::default();
     for (name, given) in options.into_iter().flatten() {
         let name: String = name.extract()?;
         if !names.contains(&name.as_str()) {
-            return Err(PyTypeError::new_err(format!("there is no option '{name}'; there are {}", names.join(", "))));
+            return Err(unknown(given.py(), &name, &names));
         }
         if !given.is_none() {
             request.0.set(&name, &value(&given, &name)?).map_err(raise)?;
@@ -30,8 +59,8 @@ pub(crate) fn request(options: Option<&Bound<'_, PyDict>>) -> PyResult<Request> 
 }
 
 fn value(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
-    if let Ok(flag) = given.cast::<PyBool>() {
-        return Ok(Value::Flag(flag.is_true()));
+    if let Ok(flag) = given.extract::<bool>() {
+        return Ok(Value::Flag(flag));
     }
     if let Ok(text) = given.cast::<PyString>() {
         return Ok(Value::Text(text.to_string()));
@@ -47,6 +76,9 @@ fn value(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
         .ok()
         .and_then(|items| items.map(|item| item.ok()?.extract::<u64>().ok()).collect::<Option<Vec<u64>>>());
     numbers.map(Value::Integers).ok_or_else(|| {
+        if given.is_callable() && name == "strategy" {
+            return PyTypeError::new_err("strategy: a function gets a name with register_order or register_pace");
+        }
         let kind = given.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
         PyTypeError::new_err(format!(
             "{name}: expected a number, a text, a bool or a list of whole numbers, got {kind}"

@@ -4,7 +4,7 @@ use lacuna::Token;
 use lacuna_models::Checkpoint;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::arrays::tokens;
 use crate::errors::raise;
@@ -40,16 +40,16 @@ impl Wording<'_> {
     }
 }
 
-/// The prompts in a list of them; None if it is a single one.
-pub(crate) fn several<'py>(given: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+/// True if this is a list of prompts, not a single one.
+#[pyfunction]
+pub(crate) fn is_list_of_prompts(given: &Bound<'_, PyAny>) -> PyResult<bool> {
     if given.is_instance_of::<PyString>() {
-        return Ok(None);
+        return Ok(false);
     }
-    let prompts: Vec<Bound<'py, PyAny>> = listed(given)?.try_iter()?.collect::<PyResult<_>>()?;
-    match prompts.first() {
-        None => Err(PyValueError::new_err("the prompt is empty: give the model some text to answer")),
-        Some(first) if first.is_instance_of::<PyInt>() || first.is_instance_of::<PyDict>() => Ok(None),
-        Some(_) => Ok(Some(prompts)),
+    match listed(given)?.get_item(0) {
+        Err(_) => Err(PyValueError::new_err("the prompt is empty: give the model some text to answer")),
+        // Integers of numpy are numbers, too.
+        Ok(first) => Ok(!first.hasattr("__index__")? && !first.is_instance_of::<PyDict>()),
     }
 }
 

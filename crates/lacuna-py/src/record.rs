@@ -1,13 +1,18 @@
 //! What a run has done, as Python sees it.
 
-use lacuna::{Delta, Pass, Token};
-use lacuna_models::Record;
-use pyo3::prelude::*;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::errors::Error;
+use lacuna::{Delta, Pass, Token};
+use lacuna_models::{Detail, Record};
+use pyo3::PyClassInitializer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::errors::{Error, raise};
 
 /// A position that was decided.
-#[pyclass(frozen, get_all, eq, module = "lacuna")]
+#[pyclass(frozen, get_all, eq, from_py_object, module = "lacunalm")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Commit {
     /// Where, counted from the start of the prompt.
@@ -24,6 +29,19 @@ pub(crate) struct Commit {
 
 #[pymethods]
 impl Commit {
+    #[new]
+    fn new(position: usize, token: Token, probability: f64, entropy: f64, score: f64) -> Self {
+        Self { position, token, probability, entropy, score }
+    }
+
+    fn __getnewargs__(&self) -> (usize, Token, f64, f64, f64) {
+        (self.position, self.token, self.probability, self.entropy, self.score)
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(&(self.position, self.token))
+    }
+
     fn __repr__(&self) -> String {
         let Self { position, token, probability, entropy, score } = self;
         format!(
@@ -34,7 +52,7 @@ impl Commit {
 }
 
 /// What one step changed.
-#[pyclass(frozen, get_all, eq, subclass, module = "lacuna")]
+#[pyclass(frozen, get_all, eq, from_py_object, subclass, module = "lacunalm")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Step {
     /// The block that was decoded.
@@ -49,6 +67,16 @@ pub(crate) struct Step {
     reopened: Vec<usize>,
 }
 
+const PASSES: [Pass; 3] = [Pass::Denoise, Pass::Prefill, Pass::Store];
+
+fn name(pass: Pass) -> &'static str {
+    match pass {
+        Pass::Denoise => "denoise",
+        Pass::Prefill => "prefill",
+        Pass::Store => "store",
+    }
+}
+
 impl From<&Delta> for Step {
     fn from(delta: &Delta) -> Self {
         let commit = |commit: &lacuna::Commit| {
@@ -56,17 +84,34 @@ impl From<&Delta> for Step {
             Commit { position, token, probability, entropy, score }
         };
         let [committed, edited] = [&delta.committed, &delta.edited].map(|list| list.iter().map(commit).collect());
-        let kind = match delta.kind {
-            Pass::Denoise => "denoise",
-            Pass::Prefill => "prefill",
-            Pass::Store => "store",
-        };
-        Self { block: delta.block, kind, committed, edited, reopened: delta.reopened.clone() }
+        Self { block: delta.block, kind: name(delta.kind), committed, edited, reopened: delta.reopened.clone() }
     }
 }
 
 #[pymethods]
 impl Step {
+    #[new]
+    fn new(
+        block: usize,
+        kind: &str,
+        committed: Vec<Commit>,
+        edited: Vec<Commit>,
+        reopened: Vec<usize>,
+    ) -> PyResult<Self> {
+        let Some(kind) = PASSES.into_iter().map(name).find(|name| *name == kind) else {
+            return Err(PyValueError::new_err(format!("there is no pass '{kind}'")));
+        };
+        Ok(Self { block, kind, committed, edited, reopened })
+    }
+
+    fn __getnewargs__(&self) -> (usize, &'static str, Vec<Commit>, Vec<Commit>, Vec<usize>) {
+        (self.block, self.kind, self.committed.clone(), self.edited.clone(), self.reopened.clone())
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(&(self.block, self.committed.iter().map(|commit| commit.position).collect::<Vec<_>>(), &self.reopened))
+    }
+
     fn __repr__(&self) -> String {
         let committed: Vec<String> = self.committed.iter().map(Commit::__repr__).collect();
         format!("Step(block={}, committed=[{}], reopened={:?})", self.block, committed.join(", "), self.reopened)
@@ -74,7 +119,7 @@ impl Step {
 }
 
 /// What one step changed, and what stands there now.
-#[pyclass(frozen, get_all, extends = Step, module = "lacuna")]
+#[pyclass(frozen, get_all, extends = Step, module = "lacunalm")]
 pub(crate) struct Frame {
     /// The answer's tokens, the mask token where undecided.
     pub(crate) tokens: Vec<Token>,
@@ -82,8 +127,36 @@ pub(crate) struct Frame {
     pub(crate) text: Option<String>,
 }
 
+#[pymethods]
+impl Frame {
+    #[new]
+    fn new(
+        block: usize,
+        kind: &str,
+        committed: Vec<Commit>,
+        edited: Vec<Commit>,
+        reopened: Vec<usize>,
+        tokens: Vec<Token>,
+        text: Option<String>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let step = Step::new(block, kind, committed, edited, reopened)?;
+        Ok(PyClassInitializer::from(step).add_subclass(Self { tokens, text }))
+    }
+
+    #[expect(clippy::type_complexity, reason = "the arguments of a frame")]
+    fn __getnewargs__(
+        slf: PyRef<'_, Self>,
+    ) -> (usize, &'static str, Vec<Commit>, Vec<Commit>, Vec<usize>, Vec<Token>, Option<String>) {
+        let (block, kind, committed, edited, reopened) = slf.as_super().__getnewargs__();
+        (block, kind, committed, edited, reopened, slf.tokens.clone(), slf.text.clone())
+    }
+}
+
 /// A decoded text and how it came about.
-#[pyclass(frozen, module = "lacuna")]
+///
+/// `Result(line)` reads one that `to_json` or `lacuna generate --format json` wrote. Two are equal if everything is but the time
+/// they took.
+#[pyclass(frozen, module = "lacunalm")]
 pub(crate) struct Result {
     record: Record,
     steps: Vec<Step>,
@@ -95,8 +168,86 @@ impl Result {
     }
 }
 
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 #[pymethods]
 impl Result {
+    #[new]
+    #[pyo3(signature = (line, steps = None))]
+    fn read(line: &str, steps: Option<Vec<Step>>) -> PyResult<Self> {
+        let record: Record = serde_json::from_str(line)
+            .map_err(|error| PyValueError::new_err(format!("this is no recorded run: {error}")))?;
+        let steps = match steps {
+            Some(steps) => steps,
+            None => record.trace().map_err(raise)?.deltas.iter().map(Step::from).collect(),
+        };
+        Ok(Self { record, steps })
+    }
+
+    /// JSON has no infinities, so that the steps go beside it.
+    fn __getnewargs__(&self) -> PyResult<(String, Vec<Step>)> {
+        Ok((self.to_json()?, self.steps.clone()))
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let Ok(other) = other.cast::<Self>() else { return false };
+        let timeless =
+            |result: &Self| Record { seconds: 0.0, tokens_per_second: 0.0, steps: Vec::new(), ..result.record.clone() };
+        timeless(self) == timeless(other.get()) && self.steps == other.get().steps
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(&self.record.tokens)
+    }
+
+    /// What was decided, as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
+    /// text, probability, entropy, score and edited. pandas.DataFrame takes it as it is.
+    fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for (number, (step, recorded)) in self.steps.iter().zip(&self.record.steps).enumerate() {
+            let details = recorded.details.iter().flatten();
+            let text = |commit: &Commit| {
+                let same = |detail: &&Detail| (detail.position, detail.token) == (commit.position, commit.token);
+                details.clone().find(same).map(|detail| detail.text.clone())
+            };
+            let written = step.committed.iter().map(|commit| (commit, false));
+            for (commit, edited) in written.chain(step.edited.iter().map(|commit| (commit, true))) {
+                let row = PyDict::new(py);
+                row.set_item("step", number)?;
+                row.set_item("block", step.block)?;
+                row.set_item("position", commit.position)?;
+                row.set_item("token", commit.token)?;
+                row.set_item("text", text(commit))?;
+                row.set_item("probability", commit.probability)?;
+                row.set_item("entropy", commit.entropy)?;
+                row.set_item("score", commit.score)?;
+                row.set_item("edited", edited)?;
+                list.append(row)?;
+            }
+        }
+        Ok(list)
+    }
+
+    /// `records` as a frame of pandas.
+    fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("pandas")?.call_method1("DataFrame", (self.records(py)?,))
+    }
+
+    /// Draws when each position was decided, and how probable its token was; returns matplotlib's axes.
+    #[pyo3(signature = (axes = None))]
+    fn plot<'py>(slf: &Bound<'py, Self>, axes: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("lacunalm.notebook")?.call_method1("plot", (slf, axes))
+    }
+
+    /// The canvas as a notebook shows it: coloured by step, with a slider over the steps.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("lacunalm.notebook")?.call_method1("html", (slf,))
+    }
+
     /// The visible text; None if the model has no tokenizer.
     #[getter]
     fn text(&self) -> Option<&str> {

@@ -12,7 +12,7 @@ use crate::errors::{carry, raise};
 
 /// The candidates of one step, as an order in Python sees them. A batch of runs comes in one call: every array has one entry per
 /// candidate, those of the first run first.
-#[pyclass(frozen, get_all, module = "lacuna")]
+#[pyclass(frozen, get_all, module = "lacunalm")]
 pub(crate) struct Candidates {
     /// int64 [n]: the masked positions that may be filled.
     positions: Py<PyAny>,
@@ -43,7 +43,7 @@ pub(crate) struct Candidates {
 }
 
 /// A ranking, as a pace in Python sees it.
-#[pyclass(frozen, get_all, module = "lacuna")]
+#[pyclass(frozen, get_all, module = "lacunalm")]
 pub(crate) struct RankedPositions {
     /// int64 [n]: the candidates, best first.
     positions: Py<PyAny>,
@@ -199,7 +199,7 @@ fn numbers(given: Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
 
 /// Registers an order under a name, which then goes wherever a built-in order goes.
 ///
-/// `score(candidates)` is called once a step with a `lacuna.Candidates` and returns one number per candidate; the highest is filled
+/// `score(candidates)` is called once a step with a `lacunalm.Candidates` and returns one number per candidate; the highest is filled
 /// first. Runs that are decoded in one batch come in one call. `attention` lists the layers whose dependency scores it uses, or is
 /// True for those that the options `layer` and `heads` name. With `beliefs=False` nothing is read before the order is known, as for
 /// `dos`; with `known=True` it is called before the forward pass and sees neither.
@@ -260,7 +260,7 @@ pub(crate) fn register_order(
 
 /// Registers a pace under a name, which then goes wherever a built-in pace goes.
 ///
-/// `choose(ranked)` gets a `lacuna.RankedPositions` and returns how many of the first positions to commit, or a list of positions.
+/// `choose(ranked)` gets a `lacunalm.RankedPositions` and returns how many of the first positions to commit, or a list of positions.
 /// `reads` is "all" if it uses the beliefs of all candidates, or the number of first positions whose beliefs it uses.
 #[pyfunction]
 #[pyo3(signature = (name, choose, *, reads = None, about = None))]

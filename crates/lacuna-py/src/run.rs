@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::arrays::{Logits, token, tokens};
 use crate::errors::raise;
-use crate::given::Given;
+use crate::given::{Answers, Given};
 use crate::options::request;
 use crate::record::{Result, Step};
 
@@ -28,28 +28,40 @@ const MOST_LAYERS: usize = 1 << 16;
 /// >>> run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
 /// >>> while not run.finished:
 /// ...     run.step(model(run.tokens))
-#[pyclass(module = "lacuna")]
+#[pyclass(module = "lacunalm")]
 pub(crate) struct Run {
     job: Job,
     plan: Plan,
     ends: Vec<Token>,
     given: Given,
     begun: Instant,
+    /// The arguments that it was made with.
+    setup: Py<PyDict>,
 }
 
 #[pymethods]
 impl Run {
     #[new]
-    #[pyo3(signature = (tokens, *, mask_token, end_tokens = Vec::new(), vocabulary = None, layers = None, shifted = false, **options))]
+    #[pyo3(signature = (tokens, *, mask_token, end_tokens = None, vocabulary = None, layers = None, shifted = false, **options))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn new(
+        py: Python<'_>,
         #[pyo3(from_py_with = tokens)] tokens: Vec<Token>,
         #[pyo3(from_py_with = token)] mask_token: Token,
-        #[pyo3(from_py_with = tokens)] end_tokens: Vec<Token>,
+        end_tokens: Option<Bound<'_, PyAny>>,
         vocabulary: Option<usize>,
         layers: Option<usize>,
         shifted: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let end_tokens = end_tokens.as_ref().map_or_else(|| Ok(Vec::new()), self::tokens)?;
+        let setup = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
+        setup.set_item("tokens", &tokens)?;
+        setup.set_item("mask_token", mask_token)?;
+        setup.set_item("end_tokens", &end_tokens)?;
+        setup.set_item("vocabulary", vocabulary)?;
+        setup.set_item("layers", layers)?;
+        setup.set_item("shifted", shifted)?;
         let request = request(options)?;
         if request.word("layer").is_some() && layers.is_none() {
             return Err(PyValueError::new_err("layer='all' requires layers=N"));
@@ -77,7 +89,7 @@ impl Run {
         let given = Given::new(mask_token, vocabulary, layers, shifted, largest);
         let job = start(tokens, &plan, request.integer("gen_length").or(request.integer("max_tokens")), &given)
             .map_err(raise)?;
-        Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now() })
+        Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now(), setup: setup.unbind() })
     }
 
     /// The canvas: the prompt and everything decided so far, the mask token where undecided.
@@ -174,11 +186,29 @@ impl Run {
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
     }
 
+    /// Pickles as its arguments and what was answered at each step, from which it is taken again.
+    #[expect(clippy::type_complexity, reason = "what pickle asks for")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Py<PyDict>, Answers))> {
+        let restore = py.import("lacunalm._native")?.getattr("restore_run")?;
+        Ok((restore, (self.setup.clone_ref(py), self.given.answers())))
+    }
+
     fn __repr__(&self) -> String {
         let canvas = self.job.run.canvas();
         let (gaps, masked) = (canvas.gaps().count(), canvas.masked().count());
         format!("Run(strategy={:?}, decided={} of {gaps}, nfe={})", self.plan.strategy.name, gaps - masked, self.nfe())
     }
+}
+
+/// A run that was pickled: its steps are taken again with the answers that it had.
+#[pyfunction]
+pub(crate) fn restore_run(py: Python<'_>, setup: &Bound<'_, PyDict>, answers: Answers) -> PyResult<Py<Run>> {
+    let run = py.get_type::<Run>().call((), Some(setup))?.cast_into::<Run>()?;
+    {
+        let Run { job, given, .. } = &mut *run.borrow_mut();
+        given.replay(answers, job).map_err(raise)?;
+    }
+    Ok(run.unbind())
 }
 
 /// A prompt gets its tail of masks; a canvas that has masks is filled as it is.

@@ -41,14 +41,23 @@ fn python() -> Option<String> {
 
 /// The package as it would be installed.
 fn lay_out(place: &Path) {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/lacuna");
-    let package = place.join("lacuna");
-    fs::create_dir(&package).unwrap();
-    for file in fs::read_dir(sources).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
-        fs::copy(file.path(), package.join(file.file_name())).unwrap();
-    }
+    let package = place.join("lacunalm");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("python/lacunalm"), &package);
     let extension = if cfg!(windows) { "pyd" } else { "so" };
     fs::copy(built(), package.join("_native").with_extension(extension)).unwrap();
+}
+
+/// Copies the Python files of a folder.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("py" | "pyi" | "typed") => drop(fs::copy(path, target).unwrap()),
+            None if path.is_dir() && entry.file_name() != "__pycache__" => copy(&path, &target),
+            _ => {}
+        }
+    }
 }
 
 /// The module itself, which cargo puts beside the tests that depend on it.

@@ -2,7 +2,7 @@
 
 import unittest
 
-import lacuna
+import lacunalm as lacuna
 
 try:
     import numpy

@@ -8,7 +8,7 @@ import pathlib
 import re
 import unittest
 
-import lacuna
+import lacunalm as lacuna
 
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
 
@@ -33,7 +33,7 @@ class Stubs(unittest.TestCase):
             self.assertEqual(ast.get_docstring(classes[name]), inspect.getdoc(part), name)
             members = [node for node in classes[name].body if isinstance(node, ast.FunctionDef)]
             docs = {node.name: ast.get_docstring(node) for node in members if not node.name.startswith("__")}
-            there = {member: inspect.getdoc(value) for member, value in vars(part).items() if member[0] != "_"}
+            there = {member: inspect.getdoc(value) for member, value in vars(part).items() if not member.startswith("__")}
             self.assertEqual(docs, there, name)
 
 

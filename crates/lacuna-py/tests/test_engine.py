@@ -12,7 +12,7 @@ import time
 import typing
 import unittest
 
-import lacuna
+import lacunalm as lacuna
 
 EXPECTED = json.loads(pathlib.Path(os.environ["LACUNA_EXPECTED"]).read_text())
 PROMPT = EXPECTED["prompt"]
@@ -192,7 +192,7 @@ class Misuse(EngineCase):
     def test_each_mistake_gets_a_clear_exception(self):
         generate, fill, probe = self.model.generate, self.model.fill, self.model.probe
         cases = [
-            (TypeError, "no option 'gen_lenght'; there are strategy, ", lambda: generate(PROMPT, gen_lenght=3)),
+            (TypeError, "no option 'gen_lenght'; did you mean 'gen_length'", lambda: generate(PROMPT, gen_lenght=3)),
             (ValueError, "unknown strategy 'doss': did you mean 'dos'", lambda: generate(PROMPT, strategy="doss")),
             (ValueError, "gen_length is -1, but it must be a whole number", lambda: generate(PROMPT, gen_length=-1)),
             (ValueError, "gen_length is 1.5, but it must be a whole number", lambda: generate(PROMPT, gen_length=1.5)),

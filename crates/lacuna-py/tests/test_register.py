@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import lacuna
+import lacunalm as lacuna
 
 PROMPTS = [
     "Sara has 24 pens and gives 9 away. How many are left?",

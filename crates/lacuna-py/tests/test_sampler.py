@@ -5,7 +5,7 @@ import math
 import pathlib
 import unittest
 
-import lacuna
+import lacunalm as lacuna
 
 PROMPT = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?"
 

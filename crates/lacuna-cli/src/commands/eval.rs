@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use lacuna::catalogue::{Layers, Params};
 use lacuna::{Borders, Recipe, Token};
@@ -64,6 +64,10 @@ pub(crate) struct Eval {
     /// Which of N machines this is: I/N
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
+    /// Spread the problems over the Ray cluster at ADDRESS, else over one that is there or is started here; it takes the `lacuna` command
+    /// of the Python package
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "shard")]
+    ray: Option<String>,
     /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
     /// model one for each thread, on a GPU 128]
     #[arg(long, value_name = "N", value_parser = args::positive)]
@@ -100,6 +104,8 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     if args.list_protocols {
         return list_protocols(&args.tasks);
     }
+    // The command of the Python package takes it from here before.
+    ensure!(args.ray.is_none(), "--ray takes the `lacuna` command of the Python package: pip install 'lacunalm[ray]'");
     let request = args.decoding.request()?;
     let mut engine = Engine::open(&args.model)?;
     let speech = Voice::of(&engine.checkpoint)?;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::Token;
-use lacuna_models::{Job, Kind};
+use lacuna_models::{Job, Kind, Record};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{read, text_or_stdin};
 use crate::args::{Decoding, Model, Output, Tokens, few, parse_tokens};
@@ -34,7 +34,7 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
     prompt_tokens: Vec<Tokens>,
     /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
-    /// {"prompt_tokens": [...]}; its "id", if any, comes back in the output
+    /// {"prompt_tokens": [...]}; its "id" and all other columns come back in the output
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
     /// Give the prompt to the model as it is, without its chat template
@@ -57,6 +57,7 @@ pub(crate) struct Generate {
 /// A prompt as tokens, and what its answer is to be filed under.
 struct Prompt {
     id: Option<Value>,
+    columns: Map<String, Value>,
     tokens: Vec<Token>,
     /// Where it stands, if there are others.
     place: String,
@@ -64,7 +65,7 @@ struct Prompt {
 
 impl Prompt {
     fn new(tokens: Vec<Token>) -> Self {
-        Self { id: None, tokens, place: String::new() }
+        Self { id: None, columns: Map::new(), tokens, place: String::new() }
     }
 }
 
@@ -77,12 +78,13 @@ struct Message {
 
 /// One line of a prompt file.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Line {
     id: Option<Value>,
     prompt: Option<String>,
     messages: Option<Vec<Message>>,
     prompt_tokens: Option<Vec<Token>>,
+    #[serde(flatten)]
+    columns: Map<String, Value>,
 }
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
@@ -93,7 +95,7 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
     for prompt in prompts {
         let run = plan.answer(&prompt.tokens, engine.predictor.description());
         let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
-        jobs.push(Job { id: prompt.id, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
+        jobs.push(Job { id: prompt.id, columns: prompt.columns, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
     }
     let mut show = Show::new(&args.output, jobs.len(), &engine);
     for jobs in jobs.chunks_mut(args.batch) {
@@ -146,7 +148,10 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
         (None, None, Some(tokens)) => tokens,
         _ => bail!("a prompt object has exactly one of \"prompt\", \"messages\" and \"prompt_tokens\""),
     };
-    Ok(Prompt { id: line.id, ..Prompt::new(tokens) })
+    if let Some(column) = line.columns.keys().find(|column| Record::FIELDS.contains(&column.as_str())) {
+        bail!("its column \"{column}\" is one that the output has, too: give it another name");
+    }
+    Ok(Prompt { id: line.id, columns: line.columns, ..Prompt::new(tokens) })
 }
 
 fn encode(prompt: &str, args: &Generate, engine: &Engine) -> Result<Vec<Token>> {

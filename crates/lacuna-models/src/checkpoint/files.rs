@@ -11,6 +11,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use super::gguf::Gguf;
+use super::hub::cached;
 use crate::{Error, Result};
 
 /// Names and contents of files that are part of the program.
@@ -25,7 +26,7 @@ pub(crate) enum Files {
 }
 
 impl Files {
-    /// A directory or a GGUF file that exists.
+    /// A directory, a GGUF file, or a checkpoint in the Hugging Face cache.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Ok(Self::Directory(path.to_path_buf()));
@@ -33,7 +34,7 @@ impl Files {
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) {
             return Gguf::open(path).map(|gguf| Self::Gguf(Arc::new(gguf)));
         }
-        Err(Error::NotADirectory { path: path.display().to_string() })
+        cached(path).map(Self::Directory).ok_or_else(|| Error::NotADirectory { path: path.display().to_string() })
     }
 
     /// The name of this place in messages.

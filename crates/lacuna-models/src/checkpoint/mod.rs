@@ -2,6 +2,7 @@
 
 mod files;
 mod gguf;
+mod hub;
 mod noise;
 mod open;
 mod tensors;

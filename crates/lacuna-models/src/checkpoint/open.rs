@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Checkpoint {
-    /// Opens a directory in the Hugging Face layout, or a GGUF file.
+    /// Opens a directory in the Hugging Face layout, a GGUF file, or a checkpoint of the Hugging Face cache by its name, `owner/model`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::from_files(Files::open(path.as_ref())?)
     }

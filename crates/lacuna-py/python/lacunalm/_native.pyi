@@ -1,25 +1,22 @@
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, TypeAlias, Unpack, final, overload
+from typing import Any, Literal, Self, Unpack, final
 
 from .options import Options
 
 __version__: str
-OPTIONS: list[str]
-"""The names of all options."""
-ORDERS: list[str]
-"""The names of the orders: which masked position comes first."""
-PACES: list[str]
-"""The names of the paces: how many positions to fill in one step."""
-REVISIONS: list[str]
-"""The names of the revisions: which filled positions to open again."""
-PRESETS: dict[str, str]
-"""Published methods and what they are made of."""
 
-_Message: TypeAlias = Mapping[str, str]
-"""`{"role": ..., "content": ...}`."""
-_Prompt: TypeAlias = str | Sequence[_Message] | Sequence[int]
-"""Text, a chat, or token ids as they are."""
+def describe_options() -> list[tuple[str, str]]:
+    """The names of all options, and what each is."""
+
+def describe_strategies() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The names of all orders, paces, revisions, windows, caches and presets, and what each is."""
+
+def is_list_of_prompts(given: Any) -> bool:
+    """True if this is a list of prompts, not a single one."""
+
+def restore_run(setup: dict[str, Any], answers: Any) -> Run:
+    """A run that was pickled: its steps are taken again with the answers that it had."""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the `lacuna` command with these arguments, else those of the process, and returns its exit status.
@@ -166,81 +163,84 @@ class RankedPositions:
 class Error(Exception):
     """A model, a file or a device cannot do what was asked of it."""
 
-@final
 class Model:
-    """A model that decodes: the embedded one, or one in the Hugging Face layout or in GGUF.
-
-    `device` is "auto", "cpu" or "cuda"; `precision` is "f32", "bf16", "int8" or "fp8", the checkpoint's own if it is not told.
-    `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16", "avx512", "avx2" or "scalar";
-    "auto" is the one that LACUNA_ISA names, or else the fastest.
-    Several threads may use a model: their steps take turns, and Python is let go while they compute.
-    """
+    """A model on a device. `lacunalm.Model` says what it takes, and decodes with it."""
 
     def __new__(
         cls,
         path: str | PathLike[str] | None = None,
         *,
-        device: Literal["auto", "cpu", "cuda"] = "auto",
-        precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
-        isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
+        device: Any = None,
+        precision: str | None = None,
+        isa: str | None = None,
+        threads: int | None = None,
         mask_token: int | None = None,
         shifted: bool | None = None,
-    ) -> Model: ...
-    @overload
-    def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.
+    ) -> Self: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, _memo: Any, /) -> Self: ...
+    def stream(
         self,
-        prompt: str | Sequence[_Message] | Sequence[int],
+        prompt: Any,
         *,
         system: str | None = None,
         raw: bool = False,
-        batch: int | None = None,
+        stop: str | Sequence[str] | None = None,
         **options: Unpack[Options],
-    ) -> Result: ...
-    @overload
-    def generate(
-        self,
-        prompt: Sequence[str] | Sequence[Sequence[_Message]] | Sequence[Sequence[int]],
-        *,
-        system: str | None = None,
-        raw: bool = False,
-        batch: int | None = None,
-        **options: Unpack[Options],
-    ) -> list[Result]:
-        """Answers a prompt, or each of a list of prompts.
+    ) -> Stream:
+        """Answers a prompt step by step: an iterator over the steps as they happen.
 
         A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system
-        message, unless it is to stay `raw`. Of a list, `batch` prompts share a forward pass; it changes no answer. What else
-        can be told is in `lacuna.Options`.
+        message, unless it is to stay `raw`. The text ends before the first of the `stop` strings. `lacunalm.Options` explains the
+        options.
         """
 
-    def stream(
-        self, prompt: _Prompt, *, system: str | None = None, raw: bool = False, **options: Unpack[Options]
-    ) -> Stream:
-        """Answers a prompt step by step: an iterator over the steps as they happen."""
+    def plan(self, **options: Unpack[Options]) -> Plan:
+        """Checks options for this model, so that several texts can be begun with them."""
 
-    def fill(
+    def begin(
         self,
-        text: str | Sequence[int],
+        plan: Plan,
+        prompt: Any,
         *,
-        prompt: _Prompt | None = None,
-        allow_eos: bool = False,
-        **options: Unpack[Options],
-    ) -> Result:
-        """Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
+        seed: int | None = None,
+        system: str | None = None,
+        raw: bool = False,
+        stop: str | Sequence[str] | None = None,
+    ) -> Stream:
+        """Begins to answer a prompt with checked options, as `stream` does, with a seed of its own."""
 
-        The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
+    def stream_fill(
+        self, text: Any, *, prompt: Any = None, allow_eos: bool = False, **options: Unpack[Options]
+    ) -> Stream:
+        """Fills the gaps of a text step by step, as `fill` does at once."""
+
+    def advance(self, streams: Sequence[Stream]) -> bool:
+        """Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none."""
+
+    @property
+    def usual_batch(self) -> int:
+        """How many texts had better share a forward pass, where there are many."""
+
+    def log_probabilities(
+        self, canvases: Sequence[Sequence[int]], targets: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[list[float]]:
+        """Log-probabilities of tokens: for each canvas, of each (position, token) of its targets, given what the canvas shows.
+
+        The canvases share a forward pass.
         """
 
-    def probe(self, tokens: Sequence[int]) -> Seen:
+    def probe(self, tokens: Any) -> Seen:
         """What the model makes of a canvas: its logits, and the dependency scores of every layer."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; no template and no special token is added."""
 
-    def encode_prompt(self, prompt: _Prompt, *, system: str | None = None, raw: bool = False) -> list[int]:
+    def encode_prompt(self, prompt: Any, *, system: str | None = None, raw: bool = False) -> list[int]:
         """The tokens of a prompt or a chat, as `generate` gives them to the model."""
 
-    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+    def decode(self, tokens: Any, *, special: bool = False) -> str:
         """The text of tokens, with or without the special ones."""
 
     @property
@@ -272,6 +272,10 @@ class Model:
         """True if position i is predicted from the output at i - 1, as Dream does."""
 
 @final
+class Plan:
+    """Options that were checked for a model."""
+
+@final
 class Seen:
     """What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is."""
 
@@ -286,6 +290,9 @@ class Seen:
 @final
 class Commit:
     """A position that was decided."""
+
+    def __new__(cls, position: int, token: int, probability: float, entropy: float, score: float) -> Commit: ...
+    def __getnewargs__(self) -> tuple[int, int, float, float, float]: ...
 
     @property
     def position(self) -> int:
@@ -309,6 +316,10 @@ class Commit:
 
 class Step:
     """What one step changed."""
+
+    def __new__(
+        cls, block: int, committed: Sequence[Commit], edited: Sequence[Commit], reopened: Sequence[int]
+    ) -> Self: ...
 
     @property
     def block(self) -> int:
@@ -334,6 +345,16 @@ class Step:
 class Frame(Step):
     """What one step changed, and what stands there now."""
 
+    def __new__(
+        cls,
+        block: int,
+        committed: Sequence[Commit],
+        edited: Sequence[Commit],
+        reopened: Sequence[int],
+        tokens: Sequence[int],
+        text: str | None,
+    ) -> Frame: ...
+
     @property
     def tokens(self) -> list[int]:
         """The answer's tokens, the mask token where undecided."""
@@ -344,17 +365,48 @@ class Frame(Step):
 
 @final
 class Stream(Iterator[Frame]):
-    """The steps of an answer, taken one by one as they are asked for."""
+    """The steps of a text, taken one by one as they are asked for. Threads that share it take turns."""
 
     def __iter__(self) -> Stream: ...
     def __next__(self) -> Frame: ...
+    def finish(self) -> Result:
+        """Takes the remaining steps and returns what came of it."""
+
+    @property
+    def finished(self) -> bool:
+        """True if every step is taken."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What each step changed so far."""
+
     @property
     def result(self) -> Result:
         """What came of it, once every step is taken."""
 
 @final
 class Result:
-    """A decoded text and how it came about."""
+    """A decoded text and how it came about.
+
+    `Result(line)` reads one that `to_json` or `lacuna generate --format json` wrote. Two are equal if everything is but the time
+    they took.
+    """
+
+    def __new__(cls, line: str, steps: Sequence[Step] | None = None) -> Result: ...
+    def __getnewargs__(self) -> tuple[str, list[Step]]: ...
+    def records(self) -> list[dict[str, Any]]:
+        """What was decided, as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
+        text, probability, entropy, score and edited. pandas.DataFrame takes it as it is.
+        """
+
+    def to_pandas(self) -> Any:
+        """`records` as a frame of pandas."""
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws when each position was decided, and how probable its token was; returns matplotlib's axes."""
+
+    def _repr_html_(self) -> str:
+        """The canvas as a notebook shows it: coloured by step, with a slider over the steps."""
 
     @property
     def text(self) -> str | None:
@@ -420,10 +472,10 @@ class Run:
 
     def __new__(
         cls,
-        tokens: Sequence[int],
+        tokens: Any,
         *,
         mask_token: int,
-        end_tokens: Sequence[int] = (),
+        end_tokens: Sequence[int] | None = None,
         vocabulary: int | None = None,
         layers: int | None = None,
         shifted: bool = False,

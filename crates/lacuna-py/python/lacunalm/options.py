@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 
-class Options(TypedDict, total=False):
-    """Decoding options. Those that are left out, or None, are as the model recommends, else they have their defaults."""
+class Seedless(TypedDict, total=False):
+    """Decoding options but for the seed."""
 
     strategy: str | None
     """<order>[+<pace>][+<revision>], or a preset. It must be a text. Default: the model's own, else dos+eb."""
@@ -51,8 +51,6 @@ class Options(TypedDict, total=False):
     early_stop: bool | None
     """stop once everything before the first end token is decided; the text is the same. It must be true or
     false. Default: true."""
-    seed: int | None
-    """seed of all random draws. It must be a whole number, 0 or more. Default: 0."""
     layer: int | Sequence[int] | str | None
     """dos, certain-dos, dos-gain: layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are
     averaged. It must be a layer such as 4, a list such as 2,4, a range such as 2-5, or all. Default: the
@@ -232,3 +230,10 @@ class Options(TypedDict, total=False):
     cache_reload: int | None
     """dkv: steps of a block between two passes that compute everything; 1 computes everything always. It must be
     a whole number from 1 to 65536. Default: 2."""
+
+
+class Options(Seedless, total=False):
+    """Decoding options. Those that are left out, or None, are as the model recommends, else they have their defaults."""
+
+    seed: int | None
+    """seed of all random draws. It must be a whole number, 0 or more. Default: 0."""

@@ -1,0 +1,85 @@
+"""Attention of a model that does not hand it out."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from ._native import Run
+
+if TYPE_CHECKING:
+    from .wrapper import Wrapped
+
+
+class Attention(TorchFunctionMode):
+    """Computes the attention weights of some layers, wherever a model calls torch's scaled dot product attention."""
+
+    def __init__(self, layers: list[int]) -> None:
+        super().__init__()
+        self.layers = layers
+        self.calls = 0
+        self.seen: dict[int, torch.Tensor] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is functional.scaled_dot_product_attention:
+            if self.calls in self.layers:
+                self.seen[self.calls] = weights(*args, **(kwargs or {}))
+            self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def weights(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """The weights [batch, heads, length, length] that scaled dot product attention gives to each position."""
+    if is_causal:
+        raise ValueError(
+            "the model's attention is causal: it does not see masks to the right, so it cannot be decoded here"
+        )
+    if key.shape[-3] != query.shape[-3]:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    scores = query.float() @ key.float().transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+    return scores.softmax(-1)
+
+
+def layers_of(wrapped: "Wrapped", options: Any) -> list[int]:
+    """The layers whose attention a strategy uses."""
+    known: dict[str, Any] = {"layers": wrapped.layers, "shifted": wrapped.shifted, "end_tokens": wrapped.end_tokens}
+    options = {
+        name: value for name, value in options.items() if name not in ("gen_length", "max_tokens", "block_length")
+    }
+    return Run([wrapped.mask_token], mask_token=wrapped.mask_token, **known, **options).layers
+
+
+def forward(wrapped: "Wrapped", canvases: list[list[int]], layers: list[int]) -> Any:
+    """Logits of canvases, padded on the right, and the attention of these layers."""
+    model = wrapped.model
+    device = next(model.parameters()).device
+    longest = max(map(len, canvases))
+    tokens = torch.full((len(canvases), longest), wrapped.mask_token, device=device)
+    for row, canvas in zip(tokens, canvases):
+        row[: len(canvas)] = torch.tensor(canvas, device=device)
+    given: dict[str, Any] = {}
+    if any(len(canvas) < longest for canvas in canvases):
+        lengths = torch.tensor([len(canvas) for canvas in canvases], device=device)
+        given["attention_mask"] = (torch.arange(longest, device=device) < lengths[:, None]).long()
+    watch = Attention(layers)
+    with torch.inference_mode():
+        if not layers:
+            return model(tokens, **given).logits
+        with watch:
+            logits = model(tokens, **given).logits
+        if watch.calls == 0:
+            output = model(tokens, output_attentions=True, **given)
+            return output.logits, dict(enumerate(output.attentions or ()))
+    return logits, watch.seen

@@ -1,0 +1,367 @@
+"""The engine: a checkpoint that decodes."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Protocol, Self, TypeAlias, Unpack, cast, overload
+from weakref import WeakKeyDictionary
+
+from . import _native
+from ._native import Frame, Result, Step, Stream
+from .likelihood import loglikelihood
+from .options import Options, Seedless
+from .together import Together
+
+
+class SupportsToList(Protocol):
+    """An array of numpy, a tensor, a column of pandas."""
+
+    def tolist(self) -> Any: ...
+
+
+class Cancel(Protocol):
+    """Something that says when to stop: a threading.Event."""
+
+    def is_set(self) -> bool: ...
+
+
+Message: TypeAlias = Mapping[str, str]
+"""`{"role": ..., "content": ...}`."""
+Prompt: TypeAlias = str | Sequence[Message] | Sequence[int] | SupportsToList
+"""Text, a chat, or token ids as they are."""
+
+
+class Asked(Seedless, total=False):
+    """Everything that `Model.generate` can be asked beside the prompt, `n` and `seed`."""
+
+    system: str | None
+    raw: bool
+    stop: str | Sequence[str] | None
+    batch: int | None
+    progress: bool | Callable[[int, int], object]
+    on_step: Callable[[int, Step], object] | None
+    cancel: Cancel | None
+
+
+class Cancelled(Exception):
+    """What was being decoded is not wanted any more."""
+
+
+class Model(_native.Model):
+    """A model that decodes: the embedded one, one in the Hugging Face layout or in GGUF, or the name of one in the Hugging Face cache.
+
+    `device` is "auto", "cpu", "cuda" or "cuda:0", or a torch.device; `precision` is "f32", "bf16", "int8" or "fp8", the
+    checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16",
+    "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads` are for this model alone;
+    without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
+    `mask_token` is for checkpoints that do not name theirs.
+
+    Several threads may use a model: their steps take turns, and Python is let go while they compute. It pickles as its path and
+    settings, and whoever unpickles it loads it. A forked process may go on using a model of the CPU.
+    """
+
+    def __new__(
+        cls,
+        path: str | PathLike[str] | None = None,
+        *,
+        device: Any = "auto",
+        precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
+        isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
+        threads: int | None = None,
+        mask_token: int | None = None,
+    ) -> Self:
+        model = super().__new__(cls, path, device=device, precision=precision, isa=isa, threads=threads, mask_token=mask_token)
+        model._together = WeakKeyDictionary()
+        return model
+
+    _together: WeakKeyDictionary[asyncio.AbstractEventLoop, Together]
+
+    def __getstate__(self) -> None:
+        """Nothing beyond its arguments."""
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # Text is a sequence of texts, too.
+        self,  # pyright: ignore[reportOverlappingOverload]
+        prompt: str | Sequence[Message] | Sequence[int],
+        *,
+        n: None = None,
+        seed: int | None = None,
+        **asked: Unpack[Asked],
+    ) -> Result: ...
+    @overload
+    def generate(
+        self,
+        prompt: str | Sequence[Message] | Sequence[int],
+        *,
+        n: int | None = None,
+        seed: int | Sequence[int] | None = None,
+        **asked: Unpack[Asked],
+    ) -> list[Result]: ...
+    @overload
+    def generate(
+        self,
+        prompt: Sequence[str] | Sequence[Sequence[Message]] | Sequence[Sequence[int]],
+        *,
+        n: int | None = None,
+        seed: int | Sequence[int] | None = None,
+        **asked: Unpack[Asked],
+    ) -> list[Result]: ...
+    @overload
+    def generate(
+        self,
+        prompt: SupportsToList,
+        *,
+        n: int | None = None,
+        seed: int | Sequence[int] | None = None,
+        **asked: Unpack[Asked],
+    ) -> Any: ...
+    def generate(
+        self,
+        prompt: Any,
+        *,
+        n: int | None = None,
+        seed: int | Sequence[int] | None = None,
+        system: str | None = None,
+        raw: bool = False,
+        stop: str | Sequence[str] | None = None,
+        batch: int | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+        on_step: Callable[[int, Step], object] | None = None,
+        cancel: Cancel | None = None,
+        **options: Unpack[Seedless],
+    ) -> Result | list[Result]:
+        """Answers a prompt, or each of a list of prompts.
+
+        A prompt is text, a chat of messages, or token ids. Text gets the model's chat template, with `system` as its system message,
+        unless it is to stay `raw`. Of a list, `batch` texts share a forward pass; it changes no answer.
+
+        `n` samples of a prompt draw with `seed`, `seed + 1` and so on; a list of seeds draws one sample with each. A prompt that
+        stands several times in a list is sampled in the same way. For a list of prompts, `n` gives the samples of the first prompt,
+        then those of the second, and a list of seeds has one for each prompt.
+
+        A text ends before the first of the `stop` strings. `progress` shows a line on standard error, or is called with the number of
+        finished texts and of all. `on_step` is called with the number of a text and what each of its steps changed. Decoding ends
+        with `Cancelled` once `cancel.is_set()`, say of a threading.Event. `map` hands over results as they come.
+
+        `help(lacunalm.Options)` explains the options.
+        """
+        several = _native.is_list_of_prompts(prompt)
+        prompts = _listed(prompt) if several else [prompt]
+        if seed is not None and not isinstance(seed, int) and hasattr(seed, "__len__"):
+            if n is not None:
+                raise ValueError("n and a list of seeds both say how many samples there are: leave one out")
+            if several and len(seed) != len(prompts):
+                raise ValueError(f"there are {len(prompts)} prompts, but {len(seed)} seeds: give one for each")
+            seeds = [int(one) for one in seed]
+            prompts = prompts if several else prompts * len(seeds)
+        else:
+            copies = 1 if n is None else _positive("n", n)
+            prompts = [one for one in prompts for _ in range(copies)]
+            seeds = [one for _, one in _with_seeds(prompts, 0 if seed is None else cast(int, seed))]
+        results = list(
+            self._decode(
+                zip(prompts, seeds, strict=True),
+                total=len(prompts),
+                batch=batch,
+                progress=progress,
+                on_step=on_step,
+                cancel=cancel,
+                several=len(prompts) > 1 or several,
+                system=system,
+                raw=raw,
+                stop=stop,
+                **options,
+            )
+        )
+        single = not several and n is None and (seed is None or not hasattr(seed, "__len__"))
+        return results[0] if single else results
+
+    def map(
+        self,
+        prompts: Iterable[Any],
+        *,
+        seed: int = 0,
+        system: str | None = None,
+        raw: bool = False,
+        stop: str | Sequence[str] | None = None,
+        batch: int | None = None,
+        on_step: Callable[[int, Step], object] | None = None,
+        cancel: Cancel | None = None,
+        **options: Unpack[Seedless],
+    ) -> Iterator[Result]:
+        """Answers prompts one after another, as `generate` does, and yields each result once it and all before it are there.
+
+        Prompts are taken from the iterable when there is room for them; `batch` texts are decoded together, and when one is
+        finished the next takes its place. Whoever stops reading loses nothing that was yielded.
+        """
+        yield from self._decode(
+            _with_seeds(prompts, seed),
+            total=None,
+            batch=batch,
+            progress=False,
+            on_step=on_step,
+            cancel=cancel,
+            several=True,
+            system=system,
+            raw=raw,
+            stop=stop,
+            **options,
+        )
+
+    def _decode(
+        self,
+        prompts: Iterable[tuple[Any, int]],
+        *,
+        total: int | None,
+        batch: int | None,
+        progress: bool | Callable[[int, int], object],
+        on_step: Callable[[int, Step], object] | None,
+        cancel: Cancel | None,
+        several: bool,
+        system: str | None,
+        raw: bool,
+        stop: str | Sequence[str] | None,
+        **options: Unpack[Seedless],
+    ) -> Iterator[Result]:
+        """The results in order, each of a prompt and its seed."""
+        room = self.usual_batch if batch is None else _positive("batch", batch)
+        plan = self.plan(**options)
+
+        def begin(number: int, prompt: Any, seed: int) -> Stream:
+            try:
+                return self.begin(plan, prompt, seed=seed, system=system, raw=raw, stop=stop)
+            except Exception as error:
+                if several:
+                    error.add_note(f"This is about prompt {number} of the list.")
+                raise
+
+        waiting = (begin(number, *one) for number, one in enumerate(prompts))
+        if total is not None:
+            # Everything that is wrong with a prompt is said before anything is computed.
+            waiting = (stream for stream in list(waiting))
+        report = _reporter(progress, total)
+        active: dict[int, Stream] = {}
+        done: dict[int, Result] = {}
+        begun = yielded = finished = 0
+        while True:
+            while len(active) < room and (stream := next(waiting, None)) is not None:
+                active[begun] = stream
+                begun += 1
+            if not active:
+                return
+            if cancel is not None and cancel.is_set():
+                raise Cancelled("decoding was cancelled")
+            taken = {number: len(stream.steps) for number, stream in active.items()} if on_step else {}
+            self.advance(list(active.values()))
+            if on_step is not None:
+                for number, stream in active.items():
+                    for step in stream.steps[taken[number] :]:
+                        on_step(number, step)
+            for number in [number for number, stream in active.items() if stream.finished]:
+                done[number] = active.pop(number).result
+                finished += 1
+                report(finished)
+            while yielded in done:
+                yield done.pop(yielded)
+                yielded += 1
+
+    def fill(
+        self,
+        text: str | Sequence[int] | SupportsToList,
+        *,
+        prompt: Prompt | None = None,
+        allow_eos: bool = False,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
+
+        The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
+        """
+        return self.stream_fill(text, prompt=prompt, allow_eos=allow_eos, **options).finish()
+
+    async def agenerate(
+        self,
+        prompt: Prompt,
+        *,
+        system: str | None = None,
+        raw: bool = False,
+        stop: str | Sequence[str] | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Answers a prompt without blocking the event loop.
+
+        Tasks that wait at the same time share forward passes. A task that is cancelled is not decoded further.
+        """
+        loop = asyncio.get_running_loop()
+        together = self._together.setdefault(loop, Together(self))
+        return await together.finish(self.stream(prompt, system=system, raw=raw, stop=stop, **options))
+
+    async def astream(
+        self,
+        prompt: Prompt,
+        *,
+        system: str | None = None,
+        raw: bool = False,
+        stop: str | Sequence[str] | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Frame]:
+        """The steps of an answer as they happen, without blocking the event loop."""
+        stream = self.stream(prompt, system=system, raw=raw, stop=stop, **options)
+        while not stream.finished:
+            yield await asyncio.to_thread(next, stream)
+
+    def loglikelihood(
+        self,
+        prompt: str | Sequence[int],
+        answer: str | Sequence[int],
+        *,
+        samples: int = 128,
+        batch: int = 32,
+        seed: int = 0,
+    ) -> float:
+        """The logarithm of the probability of an answer to a raw prompt: LLaDA's Monte Carlo estimate of its lower bound.
+
+        Each of the `samples` masks l of the answer's L tokens, l spread evenly over 1 to L in each `batch`, and weighs the
+        log-probabilities of these tokens with L / l. LLaDA's evaluation uses 128 samples.
+        """
+        return loglikelihood(self, prompt, answer, samples=samples, batch=batch, seed=seed)
+
+
+def _listed(prompts: Any) -> list[Any]:
+    return list(prompts.tolist() if hasattr(prompts, "tolist") else prompts)
+
+
+def _positive(name: str, number: Any) -> int:
+    try:
+        whole = number.__index__()
+    except AttributeError:
+        raise TypeError(f"{name} must be a whole number, but it is {number!r}") from None
+    if whole < 1:
+        raise ValueError(f"{name} is {whole}, but it must be 1 or more")
+    return int(whole)
+
+
+def _with_seeds(prompts: Iterable[Any], seed: int) -> Iterator[tuple[Any, int]]:
+    """Each prompt with its seed: the k-th copy of a prompt draws with seed + k."""
+    copies: dict[str, int] = {}
+    for prompt in prompts:
+        key = prompt if isinstance(prompt, str) else repr(_listed(prompt) if hasattr(prompt, "__len__") else prompt)
+        copies[key] = copies.get(key, -1) + 1
+        yield prompt, seed + copies[key]
+
+
+def _reporter(progress: bool | Callable[[int, int], object], total: int | None) -> Callable[[int], object]:
+    if callable(progress):
+        return lambda done: progress(done, total or 0)
+    if not progress:
+        return lambda _: None
+    begun = time.monotonic()
+
+    def show(done: int) -> None:
+        rate = done / max(time.monotonic() - begun, 1e-6)
+        end = "\n" if done == total else ""
+        print(f"\r{done} of {total} done, {rate:.1f} a second\x1b[K", end=end, file=sys.stderr, flush=True)
+
+    return show

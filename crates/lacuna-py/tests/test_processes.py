@@ -1,0 +1,215 @@
+"""Processes, samples and long lists."""
+
+import asyncio
+import copy
+import io
+import multiprocessing
+import os
+import pathlib
+import pickle
+import signal
+import threading
+import unittest
+import warnings
+from contextlib import redirect_stderr
+
+import lacunalm as lacuna
+
+PROMPT = "Sara has 24 pens and gives 9 away. How many are left?"
+OTHER = "Tom has 3 apples and eats 1. How many are left?"
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = lacuna.Model(device="cpu", precision="f32", threads=2)
+        cls.expected = cls.model.generate(PROMPT, gen_length=32)
+
+
+def answer(model):
+    return model.generate(PROMPT, gen_length=32)
+
+
+class Pickles(Case):
+    def test_results_steps_and_frames(self):
+        frames = list(self.model.stream(PROMPT, gen_length=32))
+        for thing in [self.expected, self.expected.steps, frames, frames[0].committed[0]]:
+            self.assertEqual(pickle.loads(pickle.dumps(thing)), thing)
+            self.assertEqual(copy.deepcopy(thing), thing)
+        frame = pickle.loads(pickle.dumps(frames[0]))
+        self.assertEqual((frame.tokens, frame.text), (frames[0].tokens, frames[0].text))
+        self.assertEqual(len({self.expected, answer(self.model)}), 1)
+
+    def test_models_by_path_and_settings(self):
+        model = pickle.loads(pickle.dumps(self.model))
+        self.assertEqual(repr(model), repr(self.model))
+        self.assertEqual(answer(model), self.expected)
+        self.assertIs(copy.deepcopy(self.model), self.model)
+        data = pathlib.Path(__file__).parents[2] / "lacuna-models" / "tests" / "data" / "llada-tiny"
+        relative = lacuna.Model(os.path.relpath(data), device="cpu")
+        self.assertTrue(pathlib.Path(relative.__getnewargs_ex__()[0][0]).is_absolute())
+
+    def test_runs_go_on_where_they_were(self):
+        def predict(tokens):
+            seen = self.model.probe(tokens)
+            return seen.logits, seen.dependency
+
+        prompt = self.model.encode_prompt(PROMPT)
+        about = dict(mask_token=self.model.mask_token, end_tokens=self.model.end_tokens, layers=self.model.layers)
+        for strategy in ["dos+eb", "klass", "saber", "credit", "confidence+top2"]:
+            run = lacuna.Run(prompt, gen_length=16, strategy=strategy, **about)
+            for _ in range(2):
+                run.step(*predict(run.tokens))
+            again = pickle.loads(pickle.dumps(run))
+            self.assertEqual((again.tokens, again.nfe, again.rows_read), (run.tokens, run.nfe, run.rows_read))
+            for one in [run, again]:
+                while not one.finished:
+                    one.step(*predict(one.tokens))
+            self.assertEqual(again.result, run.result, strategy)
+
+
+@unittest.skipUnless(hasattr(os, "fork"), "there is no fork")
+class Forks(Case):
+    def setUp(self):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        self.addCleanup(warnings.resetwarnings)
+
+    def test_a_pool_of_forked_processes_decodes(self):
+        lacuna.decode(lambda tokens: [[0.0, 1.0]] * len(tokens), [1], mask_token=0, gen_length=2, strategy="confidence")
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            self.assertEqual(pool.map_async(answer, [self.model] * 2).get(300), [self.expected] * 2)
+            self.assertEqual(
+                pool.apply_async(self.model.generate, [PROMPT], {"gen_length": 32}).get(300), self.expected
+            )
+        self.assertEqual(answer(self.model), self.expected)
+
+    def test_a_model_in_use_works_or_is_refused_in_the_child(self):
+        cancel = threading.Event()
+        options = dict(gen_length=512, strategy="confidence", early_stop=False, cancel=cancel)
+
+        def compute():
+            with self.assertRaises(lacuna.Cancelled):
+                self.model.generate(PROMPT, **options)
+
+        thread = threading.Thread(target=compute)
+        thread.start()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(300)
+            try:
+                right = answer(self.model) == self.expected
+            except lacuna.Error as error:
+                right = "was computing when this process was forked off" in str(error)
+            os._exit(0 if right else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        cancel.set()
+        thread.join()
+
+
+class Samples(Case):
+    def texts(self, prompt, **options):
+        return [result.tokens for result in self.model.generate(prompt, temperature=1.0, gen_length=32, **options)]
+
+    def test_samples_differ_and_are_those_of_their_seeds(self):
+        four = self.texts([PROMPT] * 4, seed=5)
+        self.assertGreater(len({tuple(tokens) for tokens in four}), 1)
+        self.assertEqual(self.texts(PROMPT, n=4, seed=5), four)
+        self.assertEqual(self.texts(PROMPT, seed=[5, 6, 7, 8]), four)
+        alone = [self.model.generate(PROMPT, temperature=1.0, gen_length=32, seed=seed).tokens for seed in [5, 6]]
+        self.assertEqual(four[:2], alone)
+        self.assertEqual(self.texts([PROMPT, OTHER], seed=[6, 5])[0], alone[1])
+        self.assertEqual(self.texts([OTHER, PROMPT], seed=5, n=2)[2:], alone)
+
+    def test_results_come_in_order_whatever_shares_a_pass(self):
+        prompts = [PROMPT, OTHER, PROMPT + " ", OTHER]
+        expected = [self.model.generate(prompt, gen_length=32) for prompt in prompts]
+        done, steps = [], []
+        for batch in [1, 3]:
+            options = dict(progress=lambda *at: done.append(at), on_step=lambda *at: steps.append(at))
+            self.assertEqual(self.model.generate(prompts, gen_length=32, batch=batch, **options), expected)
+            self.assertEqual(list(self.model.map(iter(prompts), gen_length=32, batch=batch)), expected)
+        self.assertEqual(done, [(1, 4), (2, 4), (3, 4), (4, 4)] * 2)
+        self.assertEqual([step for number, step in steps if number == 1], expected[1].steps * 2)
+        with redirect_stderr(io.StringIO()) as told:
+            self.model.generate(prompts[:2], gen_length=32, progress=True)
+        self.assertIn("2 of 2 done", told.getvalue())
+
+    def test_map_yields_what_is_finished_before_a_bad_prompt(self):
+        results = self.model.map([PROMPT, "", OTHER], gen_length=32, batch=1)
+        self.assertEqual(next(results), self.expected)
+        with self.assertRaisesRegex(ValueError, "the prompt is empty"):
+            next(results)
+
+    def test_stop_strings_end_a_text(self):
+        whole = self.model.generate(PROMPT).text
+        self.assertIn("15 pens", whole)
+        for stop in ["15 pens", ["15 pens", "zebra"]]:
+            result = self.model.generate(PROMPT, stop=stop)
+            self.assertEqual(result.text, whole[: whole.index("15 pens")])
+            self.assertEqual(lacuna.Result(result.to_json()).text, result.text)
+        self.assertEqual(list(self.model.stream(PROMPT, stop="15 pens"))[-1].text, result.text)
+        with self.assertRaisesRegex(ValueError, "stop must be"):
+            self.model.generate(PROMPT, stop="")
+
+    def test_threads_share_a_stream(self):
+        stream = self.model.stream(PROMPT, strategy="confidence", gen_length=16)
+        taken = []
+        threads = [threading.Thread(target=lambda: taken.extend(stream)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(taken), stream.result.nfe)
+
+
+class Asynchronous(Case):
+    def test_tasks_share_passes_and_may_be_cancelled(self):
+        async def ask():
+            long = asyncio.create_task(
+                self.model.agenerate(PROMPT, gen_length=512, strategy="confidence", early_stop=False)
+            )
+            first = await asyncio.gather(*(self.model.agenerate(PROMPT, gen_length=32) for _ in range(2)))
+            long.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await long
+            frames = [frame async for frame in self.model.astream(PROMPT, gen_length=32)]
+            return first, frames
+
+        results, frames = asyncio.run(ask())
+        self.assertEqual(results, [self.expected] * 2)
+        self.assertEqual([frame.committed for frame in frames], [step.committed for step in self.expected.steps])
+
+
+class Traces(Case):
+    def test_json_and_records_tell_what_the_model_thought(self):
+        read = lacuna.Result(self.expected.to_json())
+        self.assertEqual(read.tokens, self.expected.tokens)
+        rows = self.expected.records()
+        commits = [commit for step in self.expected.steps for commit in step.committed]
+        self.assertEqual([row["probability"] for row in rows], [commit.probability for commit in commits])
+        self.assertEqual([row["score"] for row in rows], [commit.score for commit in commits])
+        for row, commit in zip(rows, [commit for step in read.steps for commit in step.committed], strict=True):
+            self.assertAlmostEqual(row["entropy"], commit.entropy)
+        self.assertIn("pens", "".join(row["text"] for row in sorted(rows, key=lambda row: row["position"])))
+
+    def test_a_notebook_shows_every_step(self):
+        shown = self.expected._repr_html_()
+        self.assertIn(f'max="{len(self.expected.steps)}"', shown)
+        self.assertIn("pens", shown)
+
+
+class Likelihood(Case):
+    def test_one_token_is_exact_and_better_answers_are_more_likely(self):
+        prompt = self.model.encode_prompt(PROMPT)
+        token = self.expected.tokens[0]
+        mask = self.model.mask_token
+        exact = self.model.log_probabilities([prompt + [mask]], [[(len(prompt), token)]])[0][0]
+        self.assertAlmostEqual(self.model.loglikelihood(prompt, [token], samples=4), exact, places=4)
+        right, wrong = (
+            self.model.loglikelihood(prompt, f"Sara still has 24 - 9 = {n} pens.", samples=16) for n in (15, 83)
+        )
+        self.assertGreater(right, wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()
