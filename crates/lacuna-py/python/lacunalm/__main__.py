@@ -1,4 +1,4 @@
-"""The `lacuna` command: `python -m lacuna generate "..."`."""
+"""The `lacuna` command: `python -m lacunalm generate "..."`."""
 
 import sys
 
@@ -7,7 +7,14 @@ from ._native import main
 
 def run() -> None:
     """Runs the command with the arguments of the process, and exits with its status."""
-    sys.exit(main(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["eval"] and any(argument.split("=")[0] == "--ray" for argument in arguments):
+        try:
+            from .ray.evaluation import command
+        except ImportError as error:
+            sys.exit(f"error: --ray takes Ray: pip install 'lacunalm[ray]' ({error})")
+        sys.exit(command(arguments[1:]))
+    sys.exit(main(arguments))
 
 
 if __name__ == "__main__":

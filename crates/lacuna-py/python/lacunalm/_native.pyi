@@ -520,6 +520,10 @@ class Run:
         """Rows of the logits that were looked at so far."""
 
     @property
+    def rows_computed(self) -> int:
+        """Positions that forward passes have computed so far."""
+
+    @property
     def steps(self) -> list[Step]:
         """What each step changed so far."""
 

@@ -61,25 +61,30 @@ def layers_of(wrapped: "Wrapped", options: Any) -> list[int]:
     return Run([wrapped.mask_token], mask_token=wrapped.mask_token, **known, **options).layers
 
 
-def forward(wrapped: "Wrapped", canvases: list[list[int]], layers: list[int]) -> Any:
-    """Logits of canvases, padded on the right, and the attention of these layers."""
-    model = wrapped.model
-    device = next(model.parameters()).device
-    longest = max(map(len, canvases))
-    tokens = torch.full((len(canvases), longest), wrapped.mask_token, device=device)
-    for row, canvas in zip(tokens, canvases):
-        row[: len(canvas)] = torch.tensor(canvas, device=device)
-    given: dict[str, Any] = {}
-    if any(len(canvas) < longest for canvas in canvases):
-        lengths = torch.tensor([len(canvas) for canvas in canvases], device=device)
-        given["attention_mask"] = (torch.arange(longest, device=device) < lengths[:, None]).long()
+def forward(wrapped: "Wrapped", canvases: list[list[int]], layers: list[int]) -> list[Any]:
+    """For each canvas its logits, and the attention of these layers if there are any.
+
+    Canvases of one length share a forward pass. Nothing is padded: what a model makes of padding is its own affair.
+    """
+    answers: list[Any] = [None] * len(canvases)
+    for length in {len(canvas) for canvas in canvases}:
+        numbers = [number for number, canvas in enumerate(canvases) if len(canvas) == length]
+        logits, seen = _forward(wrapped.model, [canvases[number] for number in numbers], layers)
+        for row, number in enumerate(numbers):
+            attention = {layer: weights[row] for layer, weights in seen.items()}
+            answers[number] = (logits[row], attention) if layers else logits[row]
+    return answers
+
+
+def _forward(model: Any, canvases: list[list[int]], layers: list[int]) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+    tokens = torch.tensor(canvases, device=next(model.parameters()).device)
     watch = Attention(layers)
     with torch.inference_mode():
         if not layers:
-            return model(tokens, **given).logits
+            return model(tokens).logits, {}
         with watch:
-            logits = model(tokens, **given).logits
+            logits = model(tokens).logits
         if watch.calls == 0:
-            output = model(tokens, output_attentions=True, **given)
+            output = model(tokens, output_attentions=True)
             return output.logits, dict(enumerate(output.attentions or ()))
     return logits, watch.seen

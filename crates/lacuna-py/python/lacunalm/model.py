@@ -72,7 +72,9 @@ class Model(_native.Model):
         threads: int | None = None,
         mask_token: int | None = None,
     ) -> Self:
-        model = super().__new__(cls, path, device=device, precision=precision, isa=isa, threads=threads, mask_token=mask_token)
+        model = super().__new__(
+            cls, path, device=device, precision=precision, isa=isa, threads=threads, mask_token=mask_token
+        )
         model._together = WeakKeyDictionary()
         return model
 

@@ -1,0 +1,116 @@
+"""lm-evaluation-harness on a model of lacuna, without a server.
+
+The harness has no entry points for models: `python -m lacunalm.harness` registers this one and then is `lm_eval`.
+
+    python -m lacunalm.harness --model lacuna --model_args path=LLaDA-8B-Instruct,strategy=dos+eb --tasks gsm8k --apply_chat_template
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+from tqdm import tqdm
+
+from .likelihood import is_greedy, loglikelihood
+from .model import Model
+
+IGNORED = {"do_sample", "until", "max_gen_toks", "num_beams"}
+"""Generation arguments that are not options of decoding, or that are taken otherwise."""
+
+
+@register_model("lacuna")  # type: ignore[no-untyped-call]
+class LacunaLM(LM):
+    """A model that is decoded as `Model.generate` does; options of decoding are model arguments, or a task's own."""
+
+    def __init__(
+        self,
+        path: str | None = None,
+        pretrained: str | None = None,
+        device: str = "auto",
+        precision: Any = None,
+        threads: int | None = None,
+        batch_size: int | str = 8,
+        max_batch_size: int | None = None,
+        mc_num: int = 128,
+        cfg: float | None = None,
+        is_check_greedy: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        # The harness names a GPU whether there is one or not.
+        self.model = Model(
+            path or pretrained, device="auto" if device == "cuda:0" else device, precision=precision, threads=threads
+        )
+        self.batch = self.model.usual_batch if batch_size == "auto" else int(batch_size)
+        self.samples, self.checks_greedy = int(mc_num), is_check_greedy
+        self.options = options if cfg is None else {"guidance": cfg, **options}
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """The text of a chat up to where the answer begins."""
+        return self.model.decode(self.model.encode_prompt([dict(turn) for turn in chat_history]), special=True)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Part of the key under which the harness caches requests."""
+        return "lacuna"
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """Answers to prompts, each up to the first of its stop strings."""
+        groups: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            groups.setdefault(repr(sorted(request.args[1].items())), []).append(number)
+        texts: dict[int, str] = {}
+        with tqdm(total=len(requests), disable=disable_tqdm, desc="lacuna") as bar:
+            for numbers in groups.values():
+                asked = dict(requests[numbers[0]].args[1])
+                prompts = [requests[number].args[0] for number in numbers]
+                for number, result in zip(numbers, self._generate(prompts, asked), strict=True):
+                    texts[number] = result
+                    self.cache_hook.add_partial("generate_until", requests[number].args, result)
+                    bar.update()
+        return [texts[number] for number in range(len(requests))]
+
+    def _generate(self, prompts: Sequence[str], asked: dict[str, Any]) -> Any:
+        until = asked.get("until") or []
+        stop = [until] if isinstance(until, str) else [one for one in until if one]
+        options = {**{name: value for name, value in asked.items() if name not in IGNORED}, **self.options}
+        if not {"gen_length", "max_tokens"} & options.keys() and "max_gen_toks" in asked:
+            options["max_tokens"] = asked["max_gen_toks"]
+        for result in self.model.map(prompts, raw=True, stop=stop or None, batch=self.batch, **options):
+            yield result.text
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """LLaDA's Monte Carlo estimate for each continuation, and whether the model would write it."""
+        answers = []
+        for request in tqdm(requests, disable=disable_tqdm, desc="lacuna"):
+            context, continuation = request.args
+            # As LLaDA's evaluation does: a space belongs to the continuation.
+            spaces = len(context) - len(context.rstrip())
+            context, continuation = context[: len(context) - spaces], context[len(context) - spaces :] + continuation
+            begin, whole = self.model.encode(context), self.model.encode(context + continuation)
+            end = whole[len(begin) :]
+            found = loglikelihood(self.model, begin, end, samples=self.samples, batch=self.batch, seed=0)
+            greedy = self.checks_greedy and is_greedy(self.model, begin, end)
+            answers.append((found, greedy))
+            self.cache_hook.add_partial("loglikelihood", request.args, answers[-1])
+        return answers
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+        """The estimate for whole texts."""
+        texts = tqdm(requests, disable=disable_tqdm, desc="lacuna")
+        return [self.model.loglikelihood([], text.args[0], samples=self.samples, batch=self.batch) for text in texts]
+
+
+def main() -> None:
+    """The harness's own command."""
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
+
+
+if __name__ == "__main__":
+    # What is registered must be what the harness finds, not this file run as __main__.
+    from lacunalm import harness
+
+    harness.main()

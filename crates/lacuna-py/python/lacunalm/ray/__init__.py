@@ -1,0 +1,7 @@
+"""lacuna on a Ray cluster: data sets, evaluations, and a server. `pip install lacunalm[ray]` brings what it takes."""
+
+from .data import generate
+from .evaluation import evaluate
+from .serving import application, serve
+
+__all__ = ["application", "evaluate", "generate", "serve"]

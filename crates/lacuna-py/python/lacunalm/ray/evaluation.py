@@ -1,0 +1,148 @@
+"""Benchmarks on a cluster: `lacuna eval` in shards."""
+
+import contextlib
+import json
+import logging
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+import ray.exceptions
+
+from .._native import Error, main
+
+CONFIGURATION = "configuration.json"
+WHOLE = {"index": 1, "count": 1}
+
+
+def evaluate(
+    arguments: Sequence[str], *, address: str | None = None, shards: int | None = None, cpus: float = 1, gpus: float = 0
+) -> int:
+    """Runs `lacuna eval` with these arguments over a cluster and returns its exit status.
+
+    The problems are split into `shards`, by default four for each worker that the cluster has room for; each is a task with `cpus` and
+    `gpus`, which is done again if it fails with its node. The results folder (`--out`) is that of a local run: it is written to after
+    each shard, the same command goes on where a stopped one ended, and a local run may go on with it, too. Model and data must be
+    found under the same path on every node.
+    """
+    arguments = list(arguments)
+    if any(argument.split("=")[0] == "--shard" for argument in arguments):
+        raise ValueError("--shard says which of several machines this is, but here Ray says it: leave it out")
+    out = pathlib.Path(_value(arguments, "--out", "results"))
+    begun = not ray.is_initialized()
+    if begun:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        workers = max(1, int(resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1) / cpus))
+        count = 4 * workers if shards is None else shards
+        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(run_shard)
+        there = ray.put(read(out))
+        waiting = [task.remote(arguments, index + 1, count, there) for index in range(count)]
+        for done in range(1, count + 1):
+            ready, waiting = ray.wait(waiting, num_returns=1)
+            configuration, samples = ray.get(ready[0])
+            merge(out, configuration, samples)
+            print(
+                f"\r{done} of {count} shards done\x1b[K", end="\n" if done == count else "", file=sys.stderr, flush=True
+            )
+    finally:
+        if begun:
+            ray.shutdown()
+    # Nothing is left to decode: it checks that, and writes the results.
+    return main(["eval", *arguments])
+
+
+def read(out: pathlib.Path) -> tuple[Any, dict[str, str]]:
+    """The configuration and the samples of a results folder, by file; None if there is none yet."""
+    if not (out / CONFIGURATION).exists():
+        return None, {}
+    samples = {path.name: path.read_text() for path in (out / "samples").glob("*.jsonl")}
+    return json.loads((out / CONFIGURATION).read_text()), samples
+
+
+def run_shard(
+    arguments: list[str], index: int, count: int, there: tuple[Any, dict[str, str]]
+) -> tuple[Any, dict[str, str]]:
+    """A shard on some node, from what there is already; returns its configuration and samples."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "results"
+        configuration, samples = there
+        if configuration is not None:
+            (out / "samples").mkdir(parents=True)
+            shard = {"index": index, "count": count}
+            (out / CONFIGURATION).write_text(json.dumps(configuration | {"shard": shard}))
+            for name, lines in samples.items():
+                (out / "samples" / name).write_text(lines)
+        command = [sys.executable, "-m", "lacunalm", "eval", *_without(arguments, "--out")]
+        command += ["--out", str(out), "--shard", f"{index}/{count}"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ended.returncode:
+            raise Error(ended.stderr.strip().splitlines()[-1].removeprefix("error: "))
+        return read(out)
+
+
+def merge(out: pathlib.Path, configuration: dict[str, Any], samples: dict[str, str]) -> None:
+    """Adds the samples of a shard to those that the folder has."""
+    (out / "samples").mkdir(parents=True, exist_ok=True)
+    if not (out / CONFIGURATION).exists():
+        whole = out / (CONFIGURATION + ".new")
+        whole.write_text(json.dumps(configuration | {"shard": WHOLE}, indent=2) + "\n")
+        whole.replace(out / CONFIGURATION)
+    for name, lines in samples.items():
+        path = out / "samples" / name
+        known = set()
+        with contextlib.suppress(FileNotFoundError):
+            known = {json.loads(line)["row"] for line in path.read_text().splitlines()}
+        with path.open("a") as file:
+            file.writelines(line + "\n" for line in lines.splitlines() if json.loads(line)["row"] not in known)
+
+
+def command(arguments: Sequence[str]) -> int:
+    """`lacuna eval … --ray [ADDRESS]`."""
+    given = _value(arguments, "--ray", "auto")
+    address = None if given.startswith("-") else given
+    try:
+        return evaluate(_without(arguments, "--ray"), address=_reachable(address))
+    except (Error, ValueError, ConnectionError, ray.exceptions.RayTaskError) as error:
+        cause = getattr(error, "cause", error)
+        print(f"error: {cause}", file=sys.stderr)
+        return 1
+
+
+def _reachable(address: str | None) -> str | None:
+    """Where the cluster is; None, if there is none, starts one here."""
+    if address not in (None, "auto"):
+        return address
+    with contextlib.suppress(ConnectionError):
+        ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+    return None
+
+
+def _value(arguments: Sequence[str], flag: str, default: str) -> str:
+    """What stands behind a flag."""
+    for number, argument in enumerate(arguments):
+        if argument.startswith(flag + "="):
+            return argument.partition("=")[2]
+        if argument == flag:
+            following = arguments[number + 1 : number + 2]
+            return following[0] if following and not following[0].startswith("-") else default
+    return default
+
+
+def _without(arguments: Sequence[str], flag: str) -> list[str]:
+    """The arguments without a flag and what stands behind it."""
+    rest = []
+    skip = False
+    for argument in arguments:
+        if skip and not argument.startswith("-"):
+            skip = False
+            continue
+        skip = argument == flag
+        if not skip and not argument.startswith(flag + "="):
+            rest.append(argument)
+    return rest

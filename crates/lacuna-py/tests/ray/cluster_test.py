@@ -1,0 +1,139 @@
+"""lacuna on a Ray cluster of several nodes on this machine, one of which is killed in the middle."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import ray
+from ray.cluster_utils import Cluster
+
+import lacunalm as lacuna
+import lacunalm.ray
+
+PROMPTS = [
+    f"Tom has {a} boxes with {b} apples each. How many apples are there?" for a in range(2, 8) for b in range(2, 18)
+]
+OPTIONS = {"gen_length": 32, "strategy": "dos+eb"}
+
+
+class OnACluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        ray.init(address=cls.cluster.address, log_to_driver=False, logging_level="error")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+
+    @classmethod
+    def tearDownClass(cls):
+        ray.shutdown()
+        cls.cluster.shutdown()
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def add_node(self):
+        return self.cluster.add_node(num_cpus=1)
+
+    def test_a_data_set_is_answered_once_though_a_node_is_killed(self):
+        rows = [{"id": number, "prompt": prompt, "level": number % 3} for number, prompt in enumerate(PROMPTS)]
+        (self.folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        model = lacuna.Model(device="cpu")
+        expected = model.generate(PROMPTS, batch=4, **OPTIONS)
+
+        def decode(source, **given):
+            return lacuna.ray.generate(source, batch=2, id="id", **given, **OPTIONS)
+
+        source = ray.data.read_json(str(self.folder / "prompts.jsonl")).repartition(12)
+        node = self.add_node()
+        killer = threading.Timer(6, self.cluster.remove_node, [node, False])
+        killer.start()
+        decode(source, concurrency=2).write_json(str(self.folder / "first"))
+        killer.join()
+        found = {row["id"]: row for row in ray.data.read_json(str(self.folder / "first")).take_all()}
+        self.assertEqual(len(found), len(rows))
+        self.assertEqual(ray.data.read_json(str(self.folder / "first")).count(), len(rows))
+        for row, result in zip(rows, expected, strict=True):
+            self.assertEqual(found[row["id"]]["text"], result.text)
+            self.assertEqual(found[row["id"]]["tokens"], result.tokens)
+            self.assertEqual(found[row["id"]]["level"], row["level"])
+        # Of what is there already nothing is decoded again.
+        part = ray.data.from_items([{"id": number} for number in range(len(rows) - 3)])
+        rest = decode(source, done=part, concurrency=1).take_all()
+        self.assertEqual(sorted(row["id"] for row in rest), [93, 94, 95])
+
+    def test_an_evaluation_is_that_of_one_machine(self):
+        asked = ["words", "--strategy", "dos+eb,left+eb", "--limit", "12", "--gen-length", "64"]
+        local, spread = self.folder / "local", self.folder / "spread"
+        self.assertEqual(lacuna.main(["eval", *asked, "--out", str(local), "--format", "json"]), 0)
+        # Some samples are there already: of a run that was stopped.
+        for name in ["configuration.json"]:
+            (spread / "samples").mkdir(parents=True)
+            (spread / name).write_text((local / name).read_text())
+        path = next((local / "samples").glob("*.jsonl"))
+        (spread / "samples" / path.name).write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+        node = self.add_node()
+        killer = threading.Timer(3, self.cluster.remove_node, [node, False])
+        killer.start()
+        status = lacuna.ray.evaluate([*asked, "--out", str(spread), "--format", "json"], shards=4)
+        killer.join()
+        self.assertEqual(status, 0)
+        timed = ("seconds", "seconds_per_sample", "tokens_per_second")
+        for name in [f"samples/{path.name}" for path in (local / "samples").glob("*.jsonl")]:
+            lines = [
+                sorted(map(json.loads, (folder / name).read_text().splitlines()), key=lambda s: s["row"])
+                for folder in (local, spread)
+            ]
+            ours, theirs = ([{k: v for k, v in sample.items() if k not in timed} for sample in some] for some in lines)
+            self.assertEqual(ours, theirs)
+        ours, theirs = (json.loads((folder / "results.json").read_text()) for folder in (local, spread))
+        for one, other in zip(ours, theirs, strict=True):
+            self.assertEqual(*({k: v for k, v in entry.items() if k not in timed} for entry in (one, other)))
+
+    def test_the_command_says_in_one_line_what_is_wrong(self):
+        command = [
+            sys.executable,
+            "-m",
+            "lacunalm",
+            "eval",
+            "words",
+            "--strategy",
+            "doss",
+            "--ray",
+            self.cluster.address,
+        ]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, check=False)
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stderr.splitlines()[-1], "error: unknown strategy 'doss': did you mean 'dos'?")
+
+    def test_a_server_streams_and_answers_as_one_alone(self):
+        import urllib.request
+
+        from ray import serve
+
+        serve.start(http_options={"port": 8399})
+        lacuna.ray.serve(["--device", "cpu"], replicas=2, cpus=0.5)
+        self.addCleanup(serve.shutdown)
+        question = "Sara has 24 pens and gives 9 away. How many are left?"
+        body = {"messages": [{"role": "user", "content": question}], "stream": True, "max_tokens": 64}
+        request = urllib.request.Request(
+            "http://127.0.0.1:8399/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        expected = lacuna.Model(device="cpu").generate(question, max_tokens=64).text
+        for _ in range(3):
+            with urllib.request.urlopen(request, timeout=300) as answer:
+                pieces = [line[6:] for line in answer.read().decode().splitlines() if line.startswith("data: {")]
+            self.assertGreater(len(pieces), 2)
+            told = [
+                json.loads(piece)["choices"][0]["delta"].get("content") or ""
+                for piece in pieces
+                if json.loads(piece)["choices"]
+            ]
+            self.assertEqual("".join(told), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+"""lm-evaluation-harness in the process, on tasks of its own with the embedded model's word problems."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import lm_eval
+import lm_eval.tasks
+
+import lacunalm as lacuna
+import lacunalm.harness
+
+PROBLEMS = pathlib.Path(__file__).resolve().parents[4] / "models/mini/words.jsonl"
+LIMIT = 6
+WORDS = """\
+task: some_words
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {problems}}}}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{{{prompt}}}}"
+doc_to_target: "{{{{final}}}}"
+generation_kwargs: {{until: ["<|endoftext|>"], max_gen_toks: 128, temperature: 0, do_sample: false}}
+filter_list:
+  - name: final
+    filter: [{{function: regex, regex_pattern: "#### (-?[0-9]+)"}}, {{function: take_first}}]
+metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
+"""
+CHOICE = """\
+task: some_choice
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {problems}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{prompt}}}}"
+target_delimiter: ""
+doc_to_choice: "{{{{['#### ' ~ final, 'zebra']}}}}"
+doc_to_target: 0
+metric_list: [{{metric: acc, aggregation: mean, higher_is_better: true}}]
+"""
+
+
+class Harness(unittest.TestCase):
+    def evaluate(self, task, **arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "task.yaml").write_text(task.format(problems=PROBLEMS))
+            name = task.split()[1]
+            found = lm_eval.simple_evaluate(
+                model="lacuna",
+                model_args=arguments,
+                tasks=[name],
+                task_manager=lm_eval.tasks.TaskManager(include_path=folder, include_defaults=False),
+                limit=LIMIT,
+                bootstrap_iters=0,
+                apply_chat_template=True,
+                log_samples=True,
+            )
+        return found["results"][name], found["samples"][name]
+
+    def test_answers_are_those_of_the_model(self):
+        results, samples = self.evaluate(WORDS, strategy="dos+eb", device="cpu", gen_length=128)
+        rows = [json.loads(line) for line in PROBLEMS.read_text().splitlines()[:LIMIT]]
+        expected = lacuna.Model(device="cpu").generate(
+            [row["prompt"] for row in rows], strategy="dos+eb", gen_length=128
+        )
+        self.assertEqual([sample["resps"][0][0] for sample in samples], [result.text for result in expected])
+        right = sum(f"#### {row['final']}" in result.text for row, result in zip(rows, expected, strict=True))
+        self.assertEqual(results["exact_match,final"], right / LIMIT)
+
+    def test_likelihoods_choose(self):
+        results, _ = self.evaluate(CHOICE, device="cpu", mc_num=16)
+        self.assertEqual(results["acc,none"], 1.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
