@@ -229,7 +229,8 @@ fn suppressed(rows: &[Row<'_>], width: usize) -> Option<Vec<Token>> {
     if rows.iter().any(|row| row.allowed.words().as_ptr() != words.as_ptr()) {
         return None;
     }
-    let missing = |(&word, from): (&u32, usize)| (0..32).filter(move |bit| word >> bit & 1 == 0).map(move |bit| from + bit);
+    let missing =
+        |(&word, from): (&u32, usize)| (0..32).filter(move |bit| word >> bit & 1 == 0).map(move |bit| from + bit);
     let some = words.iter().zip((0..width).step_by(32)).filter(|(word, _)| **word != u32::MAX);
     let tokens: Vec<Token> =
         some.flat_map(missing).filter(|&token| token < width).take(FEW + 1).map(|token| token as Token).collect();

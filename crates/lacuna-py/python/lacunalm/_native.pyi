@@ -318,7 +318,7 @@ class Step:
     """What one step changed."""
 
     def __new__(
-        cls, block: int, committed: Sequence[Commit], edited: Sequence[Commit], reopened: Sequence[int]
+        cls, block: int, kind: str, committed: Sequence[Commit], edited: Sequence[Commit], reopened: Sequence[int]
     ) -> Self: ...
 
     @property
@@ -327,7 +327,7 @@ class Step:
 
     @property
     def kind(self) -> Literal["denoise", "prefill", "store"]:
-        """The purpose of its forward pass."""
+        """Purpose of the forward pass: "denoise", "prefill" or "store"."""
 
     @property
     def committed(self) -> list[Commit]:
@@ -348,6 +348,7 @@ class Frame(Step):
     def __new__(
         cls,
         block: int,
+        kind: str,
         committed: Sequence[Commit],
         edited: Sequence[Commit],
         reopened: Sequence[int],

@@ -56,7 +56,8 @@ class Model(_native.Model):
     checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16",
     "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads` are for this model alone;
     without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
-    `mask_token` is for checkpoints that do not name theirs.
+    `mask_token` is for checkpoints that do not name theirs, `shifted` for those that do not tell whether a position is predicted
+    from the row before it (A2D).
 
     Several threads may use a model: their steps take turns, and Python is let go while they compute. It pickles as its path and
     settings, and whoever unpickles it loads it. A forked process may go on using a model of the CPU.
@@ -71,9 +72,17 @@ class Model(_native.Model):
         isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
         threads: int | None = None,
         mask_token: int | None = None,
+        shifted: bool | None = None,
     ) -> Self:
         model = super().__new__(
-            cls, path, device=device, precision=precision, isa=isa, threads=threads, mask_token=mask_token
+            cls,
+            path,
+            device=device,
+            precision=precision,
+            isa=isa,
+            threads=threads,
+            mask_token=mask_token,
+            shifted=shifted,
         )
         model._together = WeakKeyDictionary()
         return model
