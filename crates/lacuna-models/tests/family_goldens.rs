@@ -143,7 +143,7 @@ fn open(model: &Path, mask: Token, shifted: bool) -> (Checkpoint, Box<dyn Model>
 }
 
 fn finish(jobs: &mut [Job], model: &mut dyn Predictor) {
-    while Job::step(jobs, model).unwrap() {}
+    while Job::step(&mut *jobs, model).unwrap() {}
 }
 
 #[test]
