@@ -64,10 +64,12 @@ fn arguments(golden: &Value, prompt: &Value) -> Option<Vec<String>> {
     let settings = [
         ("--model", data(golden["model"].as_str()?).display().to_string()),
         ("--prompt-tokens", ids),
-        ("--gen-length", golden["gen_length"].to_string()),
         ("--block-length", golden["block_length"].to_string()),
         ("--strategy", strategy),
     ];
+    if let Some(length) = golden.get("gen_length") {
+        arguments.extend(["--gen-length".into(), length.to_string()]);
+    }
     arguments.extend(settings.into_iter().flat_map(|(flag, value)| [flag.into(), value]));
     arguments.extend(flags);
     Some(arguments)
@@ -157,7 +159,8 @@ fn newer_strategies_do_what_their_official_code_does() {
     let json = |path: &str| -> Value { serde_json::from_str(&read(path)).unwrap() };
     let (prompts, commands) = (json("decode/prompts.json"), json("strategies/commands.json"));
     let mut kinds = std::collections::BTreeSet::new();
-    let names = "localleap hierarchy hierarchy_remask prophet p2 remdm_conf core credit dawn pc_sampler dsb cumulative dkv_cache";
+    let names = "localleap hierarchy hierarchy_remask prophet p2 remdm_conf core credit dawn pc_sampler dsb cumulative daedal \
+                 dkv_cache dllm_cache d2cache";
     for name in names.split(' ') {
         for line in read(&format!("strategies/{name}.jsonl")).lines() {
             let golden: Value = serde_json::from_str(line).unwrap();
@@ -178,9 +181,14 @@ fn newer_strategies_do_what_their_official_code_does() {
             });
             assert_eq!(printed.collect::<Vec<_>>(), steps(&golden), "{}", golden["id"]);
             assert_eq!((&run["tokens"], &run["nfe"]), (&golden["final"], &golden["nfe"]), "{}", golden["id"]);
+            let length = prompt.as_array().unwrap().len() + golden["final"].as_array().unwrap().len();
+            if let (Some(rows), false) = (golden["rows"].as_array(), name == "dllm_cache") {
+                let computed: usize = rows.iter().map(|rows| rows.as_array().map_or(length, Vec::len)).sum();
+                assert_eq!(run["rows_computed"], computed, "{}", golden["id"]);
+            }
         }
     }
-    assert_eq!(kinds.len(), 22, "{kinds:?}");
+    assert_eq!(kinds.len(), 25, "{kinds:?}");
 }
 
 #[test]

@@ -196,6 +196,8 @@ impl Architecture {
             caches: true,
             credits: true,
             matrices: true,
+            rollouts: self.attention.visibility == Visibility::Full,
+            refreshes: self.attention.visibility == Visibility::Full,
             visibility: self.attention.visibility,
         }
     }

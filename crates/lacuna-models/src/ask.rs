@@ -33,6 +33,11 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
         let reason = "whole attention matrices are only shown of canvases that are computed on the CPU without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
+    let inside = view.rollout && !model.rollouts || matches!(view.compute, Compute::Refresh(_)) && !model.refreshes;
+    if inside {
+        let reason = "this model does not show values and attention inside it here";
+        return Err(lacuna::Error::Incompatible(reason.into()));
+    }
     if view.blocks.is_some() && model.visibility == Visibility::Full {
         return Err(lacuna::Error::Incompatible("the attention of this model is not block-causal here".into()));
     }

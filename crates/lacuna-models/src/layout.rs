@@ -99,13 +99,13 @@ impl Layout {
                 _ => view.tokens.len(),
             };
             let caching = match view.compute {
-                Compute::All => Caching::Off,
+                Compute::All | Compute::Refresh(_) => Caching::Off,
                 Compute::AllAndCache => Caching::Store,
                 Compute::Only(_) => Caching::Update,
             };
             let start = tokens.len();
             match view.compute {
-                Compute::All | Compute::AllAndCache => {
+                Compute::All | Compute::AllAndCache | Compute::Refresh(_) => {
                     tokens.extend(view.tokens);
                     positions.extend(0..length);
                 }

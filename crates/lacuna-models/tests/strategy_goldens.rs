@@ -23,13 +23,25 @@ struct Golden {
     #[serde(rename = "final")]
     end: Vec<Token>,
     steps: Vec<Vec<usize>>,
-    rows: Option<Vec<Option<Vec<usize>>>>,
+    rows: Option<Vec<Json>>,
     remask: Option<Vec<Vec<usize>>>,
     lengths: Option<Vec<usize>>,
     expand: Option<Vec<Vec<usize>>>,
     #[serde(default)]
     prompt_overwritten: bool,
     fragile: bool,
+}
+
+impl Golden {
+    /// Rows that all layers of a pass of dLLM-Cache compute together: the first layer all, the others what the intervals say, and
+    /// between them the rows of the record.
+    fn refreshed(&self, pass: usize, rows: &Json, prompt: usize, layers: usize) -> usize {
+        let due = |interval: &str| (pass as u64).is_multiple_of(self.params[interval].as_u64().unwrap());
+        let behind = self.gen_length.unwrap();
+        let anew = if due("prompt_interval") { prompt } else { 0 } + if due("gen_interval") { behind } else { 0 };
+        let chosen: usize = rows.as_array().unwrap().iter().map(|layer| layer.as_array().unwrap().len()).sum();
+        prompt + behind + (layers - 1) * anew + chosen
+    }
 }
 
 /// Command line for the records of one strategy.
@@ -126,10 +138,14 @@ fn check(file: &str, solid: usize) {
                     inside.filter(|resize| resize.tokens[0] == masks).map(|resize| resize.at - 1).collect()
                 })
                 .collect();
-            let computed = golden
-                .rows
-                .as_ref()
-                .map(|rows| rows.iter().map(|rows| rows.as_ref().map_or(length, Vec::len)).sum::<usize>());
+            let layers = model.description().layers;
+            let computed = golden.rows.as_ref().map(|rows| {
+                let counts = rows.iter().enumerate().map(|(pass, rows)| match golden.strategy.as_str() {
+                    "dllm_cache" => golden.refreshed(pass, rows, prompt.len(), layers),
+                    _ => layers * rows.as_array().map_or(length, Vec::len),
+                });
+                counts.sum::<usize>().div_ceil(layers)
+            });
             let same = steps == golden.steps
                 && golden.lengths.as_ref().is_none_or(|theirs| *theirs == lengths[..lengths.len() - 1])
                 && golden.expand.as_ref().is_none_or(|theirs| *theirs == expanded)
@@ -160,6 +176,40 @@ fn dsb_slides_its_window() {
 #[test]
 fn dkv_cache_computes_what_was_not_decided_long_ago() {
     check("strategies/dkv_cache.jsonl", 29);
+}
+
+#[test]
+fn dllm_cache_computes_what_has_changed_most() {
+    check("strategies/dllm_cache.jsonl", 48);
+}
+
+#[test]
+fn d2_cache_computes_what_is_decided_soon_and_what_attention_flows_to() {
+    check("strategies/d2cache.jsonl", 33);
+}
+
+#[test]
+fn caches_give_the_same_alone_and_in_company() {
+    let (checkpoint, prompts): (_, Json) = (
+        tiny("llada-tiny"),
+        serde_json::from_str(&std::fs::read_to_string(data("decode/prompts.json")).unwrap()).unwrap(),
+    );
+    let mut model = on_cpu(&checkpoint, Precision::F32);
+    let caches = [("none", 0.0), ("dllm", 0.0), ("none", 0.5), ("d2", 0.0), ("dkv", 0.0), ("dllm", 0.0)];
+    let start = |number: usize, (cache, guidance): (&str, f64)| {
+        let prompt: Vec<Token> = serde_json::from_value(prompts["prompts"][number % 5].clone()).unwrap();
+        let request =
+            Request::default().with("strategy", "dos+threshold").unwrap().with("gen_length", 32usize).unwrap();
+        let request = request.with("cache", cache).unwrap().with("guidance", guidance).unwrap();
+        request.with("threshold", 0.5).unwrap().plan(&checkpoint).unwrap().answer(&prompt, model.description()).unwrap()
+    };
+    let runs = || caches.into_iter().enumerate().map(|(number, cache)| start(number, cache));
+    let (mut together, mut alone): (Vec<_>, Vec<_>) = (runs().collect(), runs().collect());
+    decode(&mut together, model.as_mut()).unwrap();
+    for (together, alone) in together.iter().zip(&mut alone) {
+        decode(std::slice::from_mut(alone), model.as_mut()).unwrap();
+        assert_eq!(together.trace(), alone.trace());
+    }
 }
 
 #[test]

@@ -76,6 +76,8 @@ impl Given {
             caches: false,
             credits: true,
             matrices: false,
+            rollouts: false,
+            refreshes: false,
             visibility: Visibility::Full,
         };
         Self {

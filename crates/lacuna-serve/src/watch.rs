@@ -80,7 +80,7 @@ impl<'a> Watcher<'a> {
                 continue;
             };
             let computed = |position: &usize| match views[view].compute {
-                Compute::All | Compute::AllAndCache => true,
+                Compute::All | Compute::AllAndCache | Compute::Refresh(_) => true,
                 Compute::Only(positions) => positions.binary_search(&description.row_of(*position)).is_ok(),
             };
             let open = open.iter().filter(|(position, _)| computed(position));

@@ -66,11 +66,21 @@ pub(crate) fn check(
     }
     check_blocks(canvas, strategy, model, borders)?;
     if !strategy.cache.is_exact() {
+        if (strategy.cache.refreshes() && !model.refreshes) || (strategy.cache.rollout() && !model.rollouts) {
+            return incompatible(
+                "this cache looks at values and attention inside the model, which it does not show here: decode on the CPU, or with \
+                 another cache",
+            );
+        }
         if !model.caches {
             return incompatible("this model keeps no keys and values here: decode without a cache");
         } else if strategy.revision.is_some() {
             return incompatible(
                 "a cache takes what was decided for granted, but this strategy reopens tokens: decode without a cache",
+            );
+        } else if strategy.pace.leaps() {
+            return incompatible(
+                "this pace may commit positions that a cache does not compute: decode without a cache",
             );
         } else if options.guidance > 0.0 {
             return incompatible("guidance and a cache do not go together: decode without one of them");

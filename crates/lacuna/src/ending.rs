@@ -43,6 +43,8 @@ impl Run {
         (state.canvas, state.allowed) = (canvas, allowed);
         self.blocks = self.strategy.window.blocks(&state.canvas, self.borders)?;
         predictor.forget(self.id);
+        self.strategy.cache.forget();
+        (self.stored, self.reached) = (0, 0);
         self.enter(self.state.block.index)?;
         Ok(true)
     }

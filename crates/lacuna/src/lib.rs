@@ -64,7 +64,7 @@ mod window;
 
 pub use allowed::{Constraint, Fit, TokenSet};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
-pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, FinishedBlocks, NoCache, Passes};
+pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, Features, FinishedBlocks, NoCache, Passes, Rollout};
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
@@ -80,7 +80,7 @@ pub use pace::{
 };
 pub use predictor::{
     AttentionSource, Borders, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention,
-    ReadPlan, Row, StopRule, Target, View, Visibility,
+    ReadPlan, Refresh, Row, StopRule, Target, View, Visibility,
 };
 pub use revision::{Backtrack, Changes, Contrast, Doubt, Edit, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;

@@ -68,7 +68,8 @@ impl Turn {
             state.canvas.masked_before(if pass.denoises() { state.block.range.end } else { state.canvas.len() });
         let held = strategy.length.holds()
             || strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
-        let open = |p: &usize| !held && (!alone || Some(*p) == lone);
+        let predicted = |position: usize| computed.contains(run.model.row_of(position));
+        let open = |p: &usize| !held && predicted(*p) && (!alone || Some(*p) == lone);
         let candidates: Vec<usize> = masked.filter(open).collect();
 
         let by = strategy.order.ranks_by();
@@ -76,8 +77,9 @@ impl Turn {
         let mut used_rows = if pass.denoises() { strategy.order.rows(&state.canvas, &state.block) } else { Vec::new() };
         let of_pace = strategy.pace.rows(&state.canvas, &state.block);
         used_rows.extend(of_pace.into_iter().filter(|_| !candidates.is_empty() && pass.denoises()));
-        let predicted = |target: &Target| computed.contains(run.model.row_of(target.position()));
-        used_rows.extend(strategy.length.rows(&state.canvas).into_iter().filter(predicted));
+        used_rows.extend(strategy.length.rows(&state.canvas));
+        used_rows.extend(strategy.cache.rows(&state.canvas));
+        used_rows.retain(|target| predicted(target.position()));
         let revision = strategy.revision.iter().filter(|_| pass.denoises());
         let mut others: Vec<Target> =
             revision.flat_map(|revision| revision.rows(&state.canvas, &state.block)).collect();

@@ -47,6 +47,10 @@ pub struct Description {
     pub credits: bool,
     /// True if whole attention matrices can be observed ([`View::matrix`]).
     pub matrices: bool,
+    /// True if attention can be followed through all layers ([`View::rollout`]).
+    pub rollouts: bool,
+    /// True if [`Compute::Refresh`] is supported.
+    pub refreshes: bool,
     /// Which positions attend to which.
     pub visibility: Visibility,
 }
@@ -133,6 +137,8 @@ pub struct View<'a> {
     pub attention: &'a [AttentionSource],
     /// Layers whose whole attention matrix is wanted, averaged. Every position is computed then.
     pub matrix: &'a [usize],
+    /// True if the attention rollout is wanted ([`Observation::rollout`]).
+    pub rollout: bool,
     /// Positions that get a shadow: an extra mask token with the same position id. A shadow attends to every token except
     /// the one it shadows, and to the other shadows; no token attends to a shadow, so the other rows are unchanged (WINO).
     pub shadows: &'a [usize],
@@ -156,6 +162,21 @@ pub enum Compute<'a> {
     /// values of every other position that they see, however stale. Only computed rows can be read. If attention is block-causal,
     /// this is also how positions that were never computed are added to the cache.
     Only(&'a [usize]),
+    /// All positions. Every layer but the first computes some of them; the others are given what attention and the feed-forward
+    /// network gave them when they were last computed in that layer. All rows can be read.
+    Refresh(Refresh),
+}
+
+/// The positions that the layers of a pass compute anew (dLLM-Cache). A run's first pass computes everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// Length of the prompt.
+    pub prompt: usize,
+    /// True if the prompt is computed anew.
+    pub anew: bool,
+    /// Number of positions behind it that are computed anew, if any: those whose new value vectors are least like the old ones, by
+    /// the cosine. All value vectors behind the prompt are replaced then.
+    pub changed: Option<usize>,
 }
 
 /// The rows that a step will read of a view, as far as they are known before the forward pass.
@@ -241,6 +262,9 @@ pub struct Observation {
     /// The attention that each position (row) pays to each position (column), row by row, averaged over all heads of the layers
     /// asked for ([`View::matrix`]); empty if there are none.
     pub matrix: Vec<f32>,
+    /// The attention that flows to each position, if that was asked for ([`View::rollout`]): column sums of the product of all layers'
+    /// attention, averaged over heads, mixed with the identity in equal parts. Positions that were not computed attend to themselves.
+    pub rollout: Vec<f32>,
 }
 
 /// A row of the model's output that is to be read.

@@ -26,15 +26,16 @@ pub struct Run {
     /// Blocks of block-causal attention.
     pub(crate) borders: Option<Borders>,
     /// Leading positions whose keys and values are cached for good, and those that have any; for block-causal attention.
-    stored: usize,
-    reached: usize,
+    pub(crate) stored: usize,
+    pub(crate) reached: usize,
     /// True if every pass computes the whole canvas.
     whole: bool,
     attention: Vec<AttentionSource>,
     matrix: Vec<usize>,
     forwards: usize,
     rows_read: usize,
-    rows_computed: usize,
+    /// Positions computed so far in all layers together.
+    computed: usize,
     finished: bool,
     unguided: Vec<Token>,
     shadows: Vec<usize>,
@@ -78,7 +79,7 @@ impl Run {
             blocks,
             forwards: 0,
             rows_read: 0,
-            rows_computed: 0,
+            computed: 0,
             finished: false,
             unguided: Vec::new(),
             shadows: Vec::new(),
@@ -127,9 +128,9 @@ impl Run {
         self.rows_read
     }
 
-    /// Positions computed so far, over all forward passes.
+    /// Positions computed so far, over all forward passes; one that only some layers computed counts in part.
     pub fn rows_computed(&self) -> usize {
-        self.rows_computed
+        self.computed.div_ceil(self.model.layers.max(1))
     }
 
     /// True if the predictor stores something for it from step to step: keys and values, or the last step's logits.
@@ -188,10 +189,12 @@ impl Run {
             Computed::All => Compute::All,
             Computed::AllAndCache => Compute::AllAndCache,
             Computed::Only(positions) => Compute::Only(positions),
+            Computed::Refresh(refresh) => Compute::Refresh(*refresh),
         };
         let (run, shadows, tokens) = (self.id, &self.shadows[..], self.state.canvas.tokens());
+        let rollout = self.strategy.cache.rollout();
         let (attention, matrix, blocks) = (&self.attention[..], &self.matrix[..], self.borders);
-        let guided = View { run, tokens, attention, matrix, shadows, blocks, compute, ..view };
+        let guided = View { run, tokens, attention, matrix, rollout, shadows, blocks, compute, ..view };
         let unguided = View { run, tokens: &self.unguided, shadows, blocks, compute, ..View::default() };
         [guided, unguided].into_iter().take(self.state.width())
     }
@@ -265,15 +268,12 @@ impl Run {
         let width = self.state.width();
         let block = self.state.block.index;
         self.rows_read += (turn.beliefs.len() + turn.probed.len()) * width;
-        self.rows_computed += width
-            * match &turn.computed {
-                Computed::Only(positions) => positions.len(),
-                Computed::All | Computed::AllAndCache => self.state.canvas.len() + self.shadows.len(),
-            };
+        let layers = self.model.layers.max(1);
+        self.computed += width * (turn.computed.count(self.state.canvas.len(), layers) + self.shadows.len() * layers);
         self.forwards += width;
         self.store(turn);
         if !turn.probe.is_empty() {
-            self.rows_computed += width * self.state.canvas.len();
+            self.computed += width * self.state.canvas.len() * layers;
             self.forwards += width;
             self.trace.deltas.push(Delta { block, ..Delta::default() });
             self.state.number += 1;

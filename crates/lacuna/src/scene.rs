@@ -182,6 +182,11 @@ impl<'a> Scene<'a> {
         self.state.seen.matrix[from * self.state.canvas.len() + to]
     }
 
+    /// The attention that flows to each position, if the cache asked for it ([`Cache::rollout`](crate::Cache::rollout)).
+    pub fn rollout(&self) -> &'a [f32] {
+        &self.state.seen.rollout
+    }
+
     /// The belief at a position.
     ///
     /// # Panics

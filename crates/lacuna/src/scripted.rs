@@ -34,6 +34,8 @@ impl Scripted {
             caches: true,
             credits: true,
             matrices: true,
+            rollouts: true,
+            refreshes: true,
             visibility: Visibility::Full,
         };
         Self {
@@ -112,7 +114,8 @@ impl Predictor for Scripted {
         self.views = views.iter().map(|view| (view.tokens.to_vec(), self.blocks(view))).collect();
         self.runs = views.iter().map(|view| view.run).collect();
         let scores = |view: &View<'_>| view.attention.iter().map(|source| self.dependency(view, source)).collect();
-        let seen = |view| Observation { dependency: scores(view), matrix: self.matrix(view) };
+        let rollout = |view: &View<'_>| vec![1.0; if view.rollout { view.tokens.len() } else { 0 }];
+        let seen = |view| Observation { dependency: scores(view), matrix: self.matrix(view), rollout: rollout(view) };
         Ok(views.iter().map(seen).collect())
     }
 

@@ -18,6 +18,7 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         turn.chosen = run.pace(turn, predictor)?;
         turn.committed = run.commit(turn, predictor)?;
         run.revise(turn, predictor)?;
+        run.learn(turn);
         run.measure(turn);
         run.read_ahead(turn, predictor)?;
     }
@@ -193,6 +194,11 @@ impl Run {
         changes.reopened.iter().for_each(|&position| state.allowed.reopen(position));
         turn.changes = changes;
         Ok(())
+    }
+
+    /// Shows the step to the cache.
+    fn learn(&mut self, turn: &Turn) {
+        self.strategy.cache.learn(&turn.chosen, &turn.scene(&self.state));
     }
 
     /// Change of the canvas's length, if it is not fixed.

@@ -27,7 +27,7 @@ pub struct Strategy {
     /// How many positions there are.
     pub length: Box<dyn Length>,
     /// Which positions a forward pass computes.
-    pub cache: Arc<dyn Cache>,
+    pub cache: Box<dyn Cache>,
     /// Temperature at which the order is drawn; 0 takes the highest score.
     pub order_temperature: f64,
 }
@@ -42,7 +42,7 @@ impl Strategy {
             revision: None,
             window: Arc::new(InBlocks { length: None, whole: true }),
             length: Box::new(Fixed),
-            cache: Arc::new(NoCache),
+            cache: Box::new(NoCache),
             order_temperature: 0.0,
         }
     }

@@ -214,7 +214,7 @@ proptest! {
     fn a_cache_commits_the_same_and_is_used_in_every_block(
         case in case(),
         strategy in prop::sample::select(vec!["confidence", "entropy+top2", "dos", "dos+eb", "margin+threshold", "dos+schedule"]),
-        cache in prop::sample::select(vec!["prefix", "dual", "dkv"]),
+        cache in prop::sample::select(vec!["prefix", "dual", "dkv", "dllm"]),
     ) {
         let params = case.params.clone().with("window", "blocks").unwrap();
         let case = Case { strategy: strategy.into(), rule: TokenRule::Greedy, params, ..case };
@@ -226,7 +226,7 @@ proptest! {
         prop_assert_eq!(told(&plain), told(&cached));
         prop_assert!(cached.rows_computed() <= plain.rows_computed() + cached.canvas().len() * cached.trace().deltas.len());
         let blocks = cached.trace().deltas.last().unwrap().block;
-        for block in (0..=blocks).filter(|_| cache != "dkv") {
+        for block in (0..=blocks).filter(|_| ["prefix", "dual"].contains(&cache)) {
             prop_assert!(cached.trace().deltas.iter().filter(|delta| delta.block == block).count() >= 2);
         }
     }
@@ -247,7 +247,7 @@ proptest! {
         case in case(),
         length in 1..12usize,
         most in 0..30usize,
-        cache in prop::sample::select(vec!["none", "prefix", "dual", "dkv"]),
+        cache in prop::sample::select(vec!["none", "prefix", "dual", "dkv", "dllm", "d2"]),
         counts in prop::collection::vec(1..6usize, 2),
         confidences in prop::collection::vec(0.0..1.0f64, 3),
     ) {
@@ -890,5 +890,6 @@ fn records_tell_what_parts_need() {
         let strategy = Strategy::parse("dos", &Params::new().with("cache", &*part.name).unwrap()).unwrap();
         let cache = strategy.cache;
         assert_eq!(part.needs.contains(&Need::KvCache), !cache.is_exact() || cache.is_causal(), "{}", part.name);
+        assert_eq!(part.needs.contains(&Need::Rollout), cache.rollout(), "{}", part.name);
     }
 }

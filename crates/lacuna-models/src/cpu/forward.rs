@@ -11,6 +11,7 @@ use super::kept::Kept;
 use super::kernel::{Lines, rms_norm};
 use super::key_values::Context;
 use super::matrix::Input;
+use super::refresh::Refreshed;
 use super::weights::{Block, Weights};
 use crate::layout::{Layout, Selection};
 use crate::rope::Rope;
@@ -20,28 +21,30 @@ use crate::{Architecture, Precision};
 /// A model with its weights, and the buffers it computes in. They grow when a forward pass needs more and are kept.
 pub(crate) struct Forward {
     pub(crate) weights: Weights,
-    shape: Shape,
-    sizes: Sizes,
-    rope: Rope,
+    pub(super) shape: Shape,
+    pub(super) sizes: Sizes,
+    pub(super) rope: Rope,
     /// The residual stream of all rows before the last block.
     hidden: Lines<f32>,
     /// The keys and values of the last block, after a forward pass.
     context: Context,
     /// Keys and values of earlier forward passes.
     pub(crate) kept: Kept,
+    /// What the layers gave rows in earlier forward passes.
+    pub(crate) refreshed: Refreshed,
     /// All rows.
     all: Selection,
     /// The masked rows of views that ask for the last block's scores.
-    masked: Selection,
-    work: Work,
+    pub(super) masked: Selection,
+    pub(super) work: Work,
 }
 
 /// What is used and overwritten in every block.
-struct Work {
-    input: Input,
+pub(super) struct Work {
+    pub(super) input: Input,
     query: Lines<f32>,
-    key_value: Lines<f32>,
-    attended: Attended,
+    pub(super) key_value: Lines<f32>,
+    pub(super) attended: Attended,
     gate_up: Lines<f32>,
     routed: Routed,
 }
@@ -65,6 +68,7 @@ impl Forward {
             hidden: Lines::new(0),
             context: Context::new(precision.attention()),
             kept: Kept::default(),
+            refreshed: Refreshed::new(Context::new(precision.attention())),
             all: Selection::default(),
             masked: Selection::default(),
             work,
@@ -73,11 +77,13 @@ impl Forward {
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work, .. } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
-        let blank = |view| Observation { dependency: scores(view), matrix: vec![0.0; squared(view)] };
+        let blank =
+            |view| Observation { dependency: scores(view), matrix: vec![0.0; squared(view)], rollout: Vec::new() };
         let mut seen: Vec<Observation> = views.iter().map(blank).collect();
+        let mut rollouts: Vec<Rollout> = Vec::new();
 
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
@@ -102,12 +108,14 @@ impl Forward {
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
+                follow(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
                 add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
                 continue;
             }
             fill();
-            if views.iter().any(|view| view.matrix.contains(&layer)) {
+            if views.iter().any(|view| view.matrix.contains(&layer) || view.rollout) {
                 work.ask(block);
+                follow(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
                 add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
             }
             if views.iter().any(|view| asks(view, layer)) {
@@ -119,13 +127,16 @@ impl Forward {
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
+        for rollout in &rollouts {
+            seen[rollout.view].rollout = rollout.importance(layout);
+        }
         seen
     }
 
     /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
     /// source are computed.
     pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
-        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked: one, work } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked: one, work, .. } = self;
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
         for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
@@ -217,7 +228,7 @@ impl Block {
 
 impl Work {
     /// Normalizes rows on their way into a block: those of a selection, or all.
-    fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
+    pub(super) fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
         let width = sizes.hidden;
         let rows = selection.map_or(hidden.len() / width, Selection::len);
         self.input.fill(&block.query.matrix, rows, |index, values| {
@@ -227,7 +238,7 @@ impl Work {
     }
 
     /// The queries of the rows that entered.
-    fn ask(&mut self, block: &Block) {
+    pub(super) fn ask(&mut self, block: &Block) {
         self.query.resize(self.input.rows() * block.query.matrix.n());
         block.query.apply(&self.input, &mut self.query);
     }
@@ -244,29 +255,96 @@ impl Work {
         context: &Context,
         hidden: &mut [f32],
     ) {
-        let Sizes { hidden: width, epsilon, .. } = sizes;
-        let rows = selection.len();
-        let Self { input, query, attended, gate_up, routed, .. } = self;
-        attended.compute(layout, selection, block.query_transform(sizes, rope), query, context, Want::All);
-        input.fill(&block.output.matrix, rows, |index, values| attended.write_row(selection, index, values));
-        block.output.add(input, hidden);
+        let width = sizes.hidden;
+        self.attend(sizes, block, layout, selection, rope, context);
+        block.output.add(&self.input, hidden);
+        let source = &*hidden;
+        self.feed(sizes, block, selection.len(), |row, values| {
+            rms_norm(&source[row * width..][..width], &block.feed_forward_norm, sizes.epsilon, values);
+        });
+        self.add_fed(block, hidden);
+    }
 
-        let normed = |hidden: &[f32], row: usize, values: &mut [f32]| {
-            rms_norm(&hidden[row * width..][..width], &block.feed_forward_norm, epsilon, values);
-        };
+    /// Attention of the rows of a selection, whose queries were asked for, on its way into the output product.
+    pub(super) fn attend(
+        &mut self,
+        sizes: Sizes,
+        block: &Block,
+        layout: &Layout,
+        selection: &Selection,
+        rope: &Rope,
+        context: &Context,
+    ) {
+        let Self { input, query, attended, .. } = self;
+        attended.compute(layout, selection, block.query_transform(sizes, rope), query, context, Want::All);
+        let write = |index: usize, values: &mut [f32]| attended.write_row(selection, index, values);
+        input.fill(&block.output.matrix, selection.len(), write);
+    }
+
+    /// The feed-forward network of `rows` rows that `write(row, values)` writes, all but its last product.
+    pub(super) fn feed(&mut self, sizes: Sizes, block: &Block, rows: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
+        let Self { input, gate_up, routed, .. } = self;
         match &block.feed_forward {
-            FeedForward::Dense(network) => {
-                let source = &*hidden;
-                network.enter(input, gate_up, rows, |row, values| normed(source, row, values));
-                network.down.multiply(input, hidden, true);
+            FeedForward::Dense(network) => network.enter(input, gate_up, rows, write),
+            FeedForward::Experts(_) => {
+                routed.rows.resize(rows * sizes.hidden);
+                let lines = routed.rows.par_chunks_exact_mut(sizes.hidden).enumerate().with_min_len(16);
+                lines.for_each(|(row, values)| write(row, values));
             }
-            FeedForward::Experts(experts) => {
-                routed.rows.resize(rows * width);
-                let source = &*hidden;
-                let write = |(row, values): (usize, &mut [f32])| normed(source, row, values);
-                routed.rows.par_chunks_exact_mut(width).enumerate().with_min_len(16).for_each(write);
-                experts.apply(input, gate_up, routed, hidden);
+        }
+    }
+
+    /// Adds what the feed-forward network makes of the rows that were fed.
+    pub(super) fn add_fed(&mut self, block: &Block, output: &mut [f32]) {
+        let Self { input, gate_up, routed, .. } = self;
+        match &block.feed_forward {
+            FeedForward::Dense(network) => network.down.multiply(input, output, true),
+            FeedForward::Experts(experts) => experts.apply(input, gate_up, routed, output),
+        }
+    }
+}
+
+/// The attention of a view's rows in each layer, the mean over its heads.
+struct Rollout {
+    view: usize,
+    layers: Vec<Vec<f32>>,
+}
+
+impl Rollout {
+    /// The attention that flows to each position: column sums of the product of all layers, made from the last layer down.
+    fn importance(&self, layout: &Layout) -> Vec<f32> {
+        let span = layout.spans[self.view];
+        let positions = &layout.positions[span.start..span.start + span.tokens];
+        let mut flow = vec![1.0; span.length];
+        for paid in self.layers.iter().rev() {
+            let mut below = flow.clone();
+            positions.iter().for_each(|&position| below[position] = 0.0);
+            for (paid, &position) in paid.chunks_exact(span.length).zip(positions) {
+                let share = flow[position] / (1.0 + paid.iter().map(|paid| f64::from(*paid)).sum::<f64>());
+                below[position] += share;
+                below.iter_mut().zip(paid).for_each(|(below, paid)| *below += share * f64::from(*paid));
             }
+            flow = below;
+        }
+        flow.into_iter().map(|flow| flow as f32).collect()
+    }
+}
+
+/// Keeps a layer's attention for the views whose rollout is asked for.
+fn follow(
+    work: &Work,
+    layout: &Layout,
+    all: &Selection,
+    transform: HeadTransform<'_>,
+    context: &Context,
+    views: &[View<'_>],
+    rollouts: &mut Vec<Rollout>,
+) {
+    for view in (0..views.len()).filter(|&view| views[view].rollout) {
+        let paid = work.attended.weights(layout, all, view, transform, &work.query, context, &[]);
+        match rollouts.iter_mut().find(|rollout| rollout.view == view) {
+            Some(rollout) => rollout.layers.push(paid),
+            None => rollouts.push(Rollout { view, layers: vec![paid] }),
         }
     }
 }
@@ -304,7 +382,7 @@ fn add_matrices(
 }
 
 /// Puts a layer's mass where it was asked for.
-fn collect(
+pub(super) fn collect(
     attended: &Attended,
     layout: &Layout,
     selection: &Selection,

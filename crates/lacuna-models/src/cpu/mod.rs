@@ -13,6 +13,7 @@ mod matrix;
 mod measure;
 mod predictor;
 mod read;
+mod refresh;
 mod scratch;
 mod weights;
 

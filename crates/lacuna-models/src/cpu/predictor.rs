@@ -1,14 +1,14 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{AttentionSource, Belief, Description, Observation, Predictor, Row, Token, View};
+use lacuna::{AttentionSource, Belief, Compute, Description, Guide, Observation, Predictor, Row, Token, View};
 
 use super::forward::Forward;
-use super::kernel::Isa;
+use super::kernel::{Isa, Lines};
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
-use crate::layout::Layout;
+use crate::layout::{Layout, Selection};
 use crate::model::{SMALL, USUAL_BATCH};
 use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
 
@@ -19,8 +19,18 @@ pub struct CpuPredictor {
     description: Description,
     precision: Precision,
     layout: Layout,
+    /// The views observed last: where each of them is.
+    places: Vec<Place>,
     forward: Forward,
     reader: Reader,
+}
+
+/// The place of a view in a forward pass.
+enum Place {
+    /// Among the views that are computed together.
+    Among(usize),
+    /// Alone, since its layers compute some rows only; with its run.
+    Alone(Layout, u64),
 }
 
 impl CpuPredictor {
@@ -38,6 +48,7 @@ impl CpuPredictor {
             description,
             precision,
             layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
+            places: Vec::new(),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })
@@ -53,19 +64,68 @@ impl Predictor for CpuPredictor {
         for view in views {
             check(view, &self.description, self.forward.kept.length(view.run))?;
         }
-        self.layout.pack(views, self.description.mask);
-        let Self { forward, layout, .. } = self;
-        Ok(inside_the_pool(|| forward.observe(layout, views)))
+        let Self { forward, layout, description, places, .. } = self;
+        places.clear();
+        if !views.iter().any(|view| matches!(view.compute, Compute::Refresh(_))) {
+            layout.pack(views, description.mask);
+            return Ok(inside_the_pool(|| forward.observe(layout, views)));
+        }
+        let together: Vec<View<'_>> =
+            views.iter().copied().filter(|view| !matches!(view.compute, Compute::Refresh(_))).collect();
+        layout.pack(&together, description.mask);
+        inside_the_pool(|| {
+            let seen = if together.is_empty() { Vec::new() } else { forward.observe(layout, &together) };
+            let mut seen = seen.into_iter().enumerate();
+            let observe = |view: &View<'_>| {
+                let Compute::Refresh(refresh) = view.compute else {
+                    let (index, seen) = seen.next().expect("it was observed together with others");
+                    places.push(Place::Among(index));
+                    return seen;
+                };
+                let mut alone = Layout::new(description.shifted, None);
+                alone.pack(&[*view], description.mask);
+                let seen = forward.refresh(&alone, view, refresh);
+                places.push(Place::Alone(alone, view.run));
+                seen
+            };
+            Ok(views.iter().map(observe).collect())
+        })
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
-        let Self { forward, layout, reader, .. } = self;
-        inside_the_pool(|| reader.read(forward, layout, rows))
+        let Self { forward, layout, reader, places, .. } = self;
+        let last = |forward: &mut Forward, selection: &Selection, finished: &mut Lines<f32>| {
+            forward.finish(layout, selection, finished);
+        };
+        if places.is_empty() {
+            return inside_the_pool(|| reader.read(forward, layout, rows, last));
+        }
+        let mut beliefs = Vec::with_capacity(rows.len());
+        for rows in rows.chunk_by(|a, b| a.view == b.view) {
+            let guide = |guide: Guide| match places.get(guide.view) {
+                Some(&Place::Among(view)) => Guide { view, ..guide },
+                _ => guide,
+            };
+            let moved = |view: usize| -> Vec<Row<'_>> {
+                rows.iter().map(|row| Row { view, guide: row.guide.map(guide), ..*row }).collect()
+            };
+            beliefs.extend(inside_the_pool(|| match places.get(rows[0].view) {
+                None => reader.read(forward, layout, rows, last),
+                Some(Place::Among(view)) => reader.read(forward, layout, &moved(*view), last),
+                Some(Place::Alone(layout, run)) => {
+                    reader.read(forward, layout, &moved(0), |forward, selection, finished| {
+                        forward.refreshed.copy(*run, selection, forward.sizes.hidden, finished);
+                    })
+                }
+            })?);
+        }
+        Ok(beliefs)
     }
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
         self.forward.kept.forget(run);
+        self.forward.refreshed.forget(run);
     }
 }
 

@@ -28,12 +28,13 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The beliefs at `rows`.
+    /// The beliefs at `rows`; `finish` gives the output of the last block for a selection.
     pub(crate) fn read(
         &mut self,
         forward: &mut Forward,
         layout: &Layout,
         rows: &[Row<'_>],
+        finish: impl FnOnce(&mut Forward, &Selection, &mut Lines<f32>),
     ) -> lacuna::Result<Vec<Belief>> {
         let Self { requests, needed, selection, finished, .. } = self;
         requests.clear();
@@ -46,7 +47,7 @@ impl Reader {
         needed.sort_unstable();
         needed.dedup();
         selection.select(layout, needed.iter().copied(), tile_rows());
-        forward.finish(layout, selection, finished);
+        finish(forward, selection, finished);
 
         let mut beliefs = Vec::with_capacity(rows.len());
         for (first, rows) in (0..).step_by(CHUNK).zip(rows.chunks(CHUNK)) {

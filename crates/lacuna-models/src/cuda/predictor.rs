@@ -77,6 +77,8 @@ impl CudaPredictor {
             description: Description {
                 credits: false,
                 matrices: false,
+                rollouts: false,
+                refreshes: false,
                 visibility: Visibility::Full,
                 ..architecture.description(mask)
             },

@@ -230,6 +230,27 @@ class Seedless(TypedDict, total=False):
     cache_reload: int | None
     """dkv: steps of a block between two passes that compute everything; 1 computes everything always. It must be
     a whole number from 1 to 65536. Default: 2."""
+    prompt_interval: int | None
+    """dllm: passes between two that compute the prompt; 1 computes it always. It must be a whole number from 1
+    to 65536. Default: 50."""
+    gen_interval: int | None
+    """dllm: passes between two that compute everything behind the prompt; 1 computes it always. It must be a
+    whole number from 1 to 65536. Default: 8."""
+    transfer_ratio: float | None
+    """dllm: share of the positions behind the prompt that the passes between compute: those whose values have
+    changed most. It must be 0 or more and at most 1. Default: 0.25."""
+    rollout_p: float | None
+    """d2: share of the attention, through all layers, that flows to the positions that are computed for its
+    sake. It must be 0 or more and at most 1. Default: 0.1."""
+    current_k: int | None
+    """d2: masks that a pass computes: the confident ones near decided positions. It must be a whole number from
+    1 to 16777216. Default: 32."""
+    sigma: float | None
+    """d2: width of the bell curve by which decided positions count as near. It must be more than 0 and at most
+    1000000. Default: 10."""
+    inflate_w: int | None
+    """d2: distance of two computed positions up to which everything between them is computed, too; 0 does not.
+    It must be a whole number from 0 to 65536. Default: 4."""
 
 
 class Options(Seedless, total=False):

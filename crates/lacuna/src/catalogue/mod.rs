@@ -76,6 +76,8 @@ pub enum Need {
     Shadows,
     /// Cached keys and values.
     KvCache,
+    /// Attention followed through all layers ([`View::rollout`](crate::View::rollout)).
+    Rollout,
 }
 
 impl Need {
@@ -87,6 +89,7 @@ impl Need {
             Self::PreviousBeliefs => "previous_beliefs",
             Self::Shadows => "shadows",
             Self::KvCache => "kv_cache",
+            Self::Rollout => "rollout",
         }
     }
 }
@@ -120,7 +123,7 @@ pub enum Build {
     /// Makes a length.
     Length(Builder<Box<dyn Length>>),
     /// Makes a cache.
-    Cache(Builder<Arc<dyn Cache>>),
+    Cache(Builder<Box<dyn Cache>>),
 }
 
 /// Makes a `T` of a part's parameters.
@@ -450,7 +453,7 @@ impl Part {
     pub fn cache(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Cache>> + Send + Sync + 'static,
+        build: impl Fn(&Given<'_>) -> Result<Box<dyn Cache>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Cache(Box::new(build)))
     }

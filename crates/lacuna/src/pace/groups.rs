@@ -75,7 +75,9 @@ impl Groups {
     /// Decided positions of the block with less confidence than `remask`, and what is chosen of these and the masks.
     pub(crate) fn with_unsure(&self, remask: f64, scene: &Scene<'_>) -> (Vec<usize>, Vec<usize>) {
         let decided = scene.canvas().decided_in(scene.block().range.clone());
-        let unsure: Vec<usize> = decided.filter(|&position| scene.belief(position).first < remask).collect();
+        // What a cache does not compute is taken for granted.
+        let doubted = |position: &usize| scene.try_belief(*position).is_some_and(|belief| belief.first < remask);
+        let unsure: Vec<usize> = decided.filter(doubted).collect();
         let members = scene.candidates().iter().chain(&unsure);
         let mut pool: Vec<(usize, f64)> = members.map(|&p| (p, scene.belief(p).first)).collect();
         pool.sort_by(|(p, a), (q, b)| b.total_cmp(a).then(p.cmp(q)));

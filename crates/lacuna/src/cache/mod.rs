@@ -1,15 +1,22 @@
 //! Caches: which positions a forward pass computes.
 
+mod features;
+mod rollout;
+
 use std::fmt::Debug;
-use std::sync::Arc;
+
+use dyn_clone::DynClone;
+
+pub use features::Features;
+pub use rollout::Rollout;
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
-use crate::{Block, Borders, Canvas, Delta, Pass};
+use crate::{Block, Borders, Canvas, Delta, Pass, Refresh, Scene, Target};
 
 /// Decides which positions a forward pass computes. The others' keys and values come from earlier passes of the run.
 ///
 /// If attention is block-causal, finished blocks are exact and never computed again. Otherwise the result is approximate.
-pub trait Cache: Debug + Send + Sync {
+pub trait Cache: DynClone + Debug + Send + Sync {
     /// The positions of the next pass.
     fn compute(&self, now: &CacheView<'_>) -> Computed;
 
@@ -35,6 +42,27 @@ pub trait Cache: Debug + Send + Sync {
         false
     }
 
+    /// Rows beside the candidates whose beliefs it uses, as far as they are computed.
+    fn rows(&self, _canvas: &Canvas) -> Vec<Target> {
+        Vec::new()
+    }
+
+    /// True if it uses the attention rollout of every pass ([`Scene::rollout`]).
+    fn rollout(&self) -> bool {
+        false
+    }
+
+    /// True if its passes are of the kind [`Compute::Refresh`](crate::Compute::Refresh).
+    fn refreshes(&self) -> bool {
+        false
+    }
+
+    /// Looks at a step in which `chosen` are committed.
+    fn learn(&mut self, _chosen: &[usize], _scene: &Scene<'_>) {}
+
+    /// Positions have moved, and nothing is cached any more.
+    fn forget(&mut self) {}
+
     /// True if results are those of a pass over everything.
     fn is_exact(&self) -> bool {
         false
@@ -45,6 +73,8 @@ pub trait Cache: Debug + Send + Sync {
         false
     }
 }
+
+dyn_clone::clone_trait_object!(Cache);
 
 /// The state that a cache decides by.
 #[derive(Clone, Copy, Debug)]
@@ -94,14 +124,28 @@ pub enum Computed {
     AllAndCache,
     /// Only these, ascending; their keys and values replace the cached ones.
     Only(Vec<usize>),
+    /// All; most layers give some of them what they gave before.
+    Refresh(Refresh),
 }
 
 impl Computed {
     /// True if a position is computed.
     pub fn contains(&self, position: usize) -> bool {
         match self {
-            Self::All | Self::AllAndCache => true,
+            Self::All | Self::AllAndCache | Self::Refresh(_) => true,
             Self::Only(positions) => positions.binary_search(&position).is_ok(),
+        }
+    }
+
+    /// Positions that are computed in all layers together, if the canvas has `length`.
+    pub(crate) fn count(&self, length: usize, layers: usize) -> usize {
+        match self {
+            Self::All | Self::AllAndCache => length * layers,
+            Self::Only(positions) => positions.len() * layers,
+            Self::Refresh(Refresh { prompt, anew, changed }) => {
+                let rows = if *anew { *prompt } else { 0 } + changed.unwrap_or(0);
+                length + rows * layers.saturating_sub(1)
+            }
         }
     }
 }
@@ -136,7 +180,7 @@ const SUB_BLOCK_CACHE: Parameter = Parameter::new(
 pub(crate) fn parts() -> Vec<Part> {
     vec![
         Part::cache("none", "exact: everything is computed, but for finished blocks of block-causal attention", |_| {
-            Ok(Arc::new(NoCache))
+            Ok(Box::new(NoCache))
         }),
         Part::cache("blocks", "block-causal attention: prompt and finished blocks get passes of their own", |given| {
             let passes = match given.word("block_passes") {
@@ -144,25 +188,27 @@ pub(crate) fn parts() -> Vec<Part> {
                 _ => Passes::After,
             };
             let [opens, in_parts] = ["open_blocks", "sub_block_cache"].map(|name| given.flag(name));
-            Ok(Arc::new(FinishedBlocks { passes, opens, in_parts }))
+            Ok(Box::new(FinishedBlocks { passes, opens, in_parts }))
         })
         .needs(&[Need::KvCache])
         .parameters(&[BLOCK_PASSES, OPEN_BLOCKS, SUB_BLOCK_CACHE]),
         Part::cache(
             "prefix",
             "a block's first pass computes everything, the others from the block on (Fast-dLLM)",
-            |_| Ok(Arc::new(FastDllm::Prefix)),
+            |_| Ok(Box::new(FastDllm::Prefix)),
         )
         .needs(&[Need::KvCache]),
         Part::cache("dual", "a block's first pass computes everything, the others only the block (Fast-dLLM)", |_| {
-            Ok(Arc::new(FastDllm::Dual))
+            Ok(Box::new(FastDllm::Dual))
         })
         .needs(&[Need::KvCache]),
         Part::cache("dkv", "what was decided before the last step is not computed again (dKV-Cache-Decode)", |given| {
-            Ok(Arc::new(Delayed { reload: given.integer("cache_reload") }))
+            Ok(Box::new(Delayed { reload: given.integer("cache_reload") }))
         })
         .needs(&[Need::KvCache])
         .parameters(&[RELOAD]),
+        features::part(),
+        rollout::part(),
     ]
 }
 
