@@ -193,6 +193,22 @@ with! { gpu:
         }
     }
 
+    fn credit_is_as_on_the_cpu() {
+        for (name, guidance) in MODELS.into_iter().zip([0.0, 0.5]) {
+            let checkpoint = tiny(name);
+            let run = |model: &mut dyn Model| -> Vec<Vec<(usize, Token)>> {
+                let canvas = Canvas::with_tail(&long(9), 12, model.description().mask).unwrap();
+                let strategy = Strategy::parse("credit", &Params::new().with("threshold", 0.4).unwrap()).unwrap();
+                let options = Options { guidance, ..Options::default() };
+                let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
+                decode(&mut runs, model).unwrap();
+                let deltas = runs[0].trace().deltas.iter();
+                deltas.map(|delta| delta.committed.iter().map(|commit| (commit.position, commit.token)).collect()).collect()
+            };
+            assert_eq!(run(&mut *on_gpu(&checkpoint, Precision::F32)), run(&mut *on_cpu(&checkpoint, Precision::F32)), "{name}");
+        }
+    }
+
     /// With so small a prefetch budget the GPU decides which rows are read.
     fn a_step_waits_once_and_prefetching_changes_no_bit() {
         for (name, precision) in MODELS.into_iter().zip(BOTH) {

@@ -75,7 +75,6 @@ impl CudaPredictor {
         let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
             description: Description {
-                credits: false,
                 matrices: false,
                 rollouts: false,
                 refreshes: false,

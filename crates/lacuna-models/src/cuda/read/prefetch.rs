@@ -69,7 +69,8 @@ impl Reader {
             let scores =
                 rank.map(|RankByAttention { sources, temperature }| ViewScores { begin, tokens, sources, temperature });
             begin += attention.len() * tokens;
-            requests.extend(RowRequest::all(layout, plan.certain)?);
+            let plain = plan.certain.iter().filter(|row| row.credit.is_none());
+            requests.extend(plain.map(|row| RowRequest::new(layout, row)).collect::<Result<Vec<_>>>()?);
             // A plan that ranks by scores that there are not is not followed.
             let has_scores = |rank: RankByAttention| {
                 (1..=attention.len()).contains(&rank.sources) && plan.ranked.iter().all(|row| row.view == index)

@@ -65,16 +65,21 @@ impl Reader {
         })
     }
 
-    /// The beliefs at `rows`: prefetched ones as they are, the others with a wait.
+    /// The beliefs at `rows`: prefetched ones as they are, the others with a wait. Credit is added on the host.
     pub(crate) fn read(
         &mut self,
         forward: &mut Forward,
         layout: &Layout,
         rows: &[Row<'_>],
     ) -> lacuna::Result<Vec<Belief>> {
+        let credited: Vec<&Row<'_>> = rows.iter().filter(|row| row.credit.is_some()).collect();
+        let mut credited = self.believe_on_host(forward, layout, &credited)?.into_iter();
         let (mut beliefs, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
-            let prefetched = self.prefetched.take(layout.key(row.view, row.target)?);
+            let prefetched = match row.credit {
+                Some(_) => credited.next(),
+                None => self.prefetched.take(layout.key(row.view, row.target)?),
+            };
             if prefetched.is_none() {
                 unread.push(RowRequest::new(layout, row)?);
             }
@@ -92,14 +97,42 @@ impl Reader {
         beliefs.into_iter().map(|prefetched| prefetched.unwrap_or_else(&mut next)).collect()
     }
 
+    /// The beliefs at rows whose logits the host gets.
+    fn believe_on_host(
+        &mut self,
+        forward: &mut Forward,
+        layout: &Layout,
+        rows: &[&Row<'_>],
+    ) -> Result<Vec<lacuna::Result<Belief>>> {
+        let requests = rows.iter().map(|row| RowRequest::new(layout, row)).collect::<Result<Vec<_>>>()?;
+        let mut logits = self.fetch(forward, layout, requests.iter().map(|request| request.row))?;
+        let guides = self.fetch(forward, layout, requests.iter().filter_map(|request| request.guide))?;
+        let guided = logits.iter_mut().zip(rows).filter_map(|(logits, row)| Some((logits, row.guide?)));
+        guided.zip(&guides).for_each(|((logits, guide), unguided)| guide.mix(logits, unguided));
+        Ok(logits.iter_mut().zip(rows).map(|(logits, row)| row.believe(logits, &mut None)).collect())
+    }
+
     /// The logits of all tokens of a view, row by row, as the model gives them.
     pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
-        let vocabulary = forward.sizes.vocabulary;
         let first = layout.row(view, Target::Position(0))?;
+        self.fetch(forward, layout, first..first + layout.spans[view].tokens)
+    }
+
+    /// The logits of rows of the layout, as the model gives them.
+    fn fetch(
+        &mut self,
+        forward: &mut Forward,
+        layout: &Layout,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<Vec<Vec<f32>>> {
+        let vocabulary = forward.sizes.vocabulary;
         let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(vocabulary, &[]));
-        let asked = Row::new(view, Target::Position(0), &sampling, &allowed, Draw::new(0, 0, 0));
+        let asked = Row::new(0, Target::Position(0), &sampling, &allowed, Draw::new(0, 0, 0));
         let request = |row| RowRequest { asked, row, guide: None, history: None, read: ABSENT, verbatim: true };
-        let requests: Vec<RowRequest<'_>> = (first..first + layout.spans[view].tokens).map(request).collect();
+        let requests: Vec<RowRequest<'_>> = rows.map(request).collect();
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut logits = Vec::with_capacity(requests.len());
         for requests in requests.chunks(requests_at_once(layout, vocabulary, &requests)) {
             self.launch(forward, layout, requests.to_vec(), Vec::new(), &[0, requests.len()])?;
