@@ -19,17 +19,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use lacuna::Recipe;
-use lacuna::catalogue::{Params, Value};
+use lacuna::catalogue::{Params, Section, Value, parts};
 use serde::Deserialize;
 
 use crate::run::Trial;
 use crate::{Error, Result, task};
 
 /// The suites that come with the program.
-pub const SUITES: [(&str, &str); 3] = [
+pub const SUITES: [(&str, &str); 4] = [
     ("paper", include_str!("../suites/paper.toml")),
     ("mini", include_str!("../suites/mini.toml")),
     ("orders", include_str!("../suites/orders.toml")),
+    ("strategies", include_str!("../suites/strategies.toml")),
 ];
 
 /// Settings that go with every strategy: rules for ends of text.
@@ -66,6 +67,7 @@ struct Group {
     /// Only for this family of models.
     family: Option<String>,
     tasks: Vec<String>,
+    /// Names of strategies; `*` as the order stands for every order, as far as it goes with the rest.
     strategies: Vec<String>,
     #[serde(default)]
     gen_lengths: Vec<usize>,
@@ -153,15 +155,15 @@ impl Suite {
             let protocol = task.protocol(self.protocol.get(task_name).map(String::as_str))?;
             let lengths =
                 if group.gen_lengths.is_empty() { vec![task.gen_length()] } else { group.gen_lengths.clone() };
-            for strategy in &group.strategies {
-                let recipe = Recipe::parse(strategy, &Params::new())?;
+            for (strategy, every) in group.strategies.iter().flat_map(|name| with_orders(name)) {
+                let recipe = Recipe::parse(&strategy, &Params::new())?;
                 let has_layers = recipe.uses("layer");
                 let choices = if has_layers { group.choices(task_name, layers, usual)? } else { vec![Vec::new()] };
                 for (&gen_length, chosen) in
                     lengths.iter().flat_map(|length| choices.iter().map(move |chosen| (length, chosen)))
                 {
                     for block_length in group.block_lengths(gen_length)? {
-                        trials.push(Trial {
+                        let trial = Trial {
                             task: task_name.clone(),
                             protocol: protocol.name.into(),
                             strategy: strategy.clone(),
@@ -170,7 +172,11 @@ impl Suite {
                             block_length,
                             early_stop: self.early_stop,
                             labels: group.label.iter().cloned().collect(),
-                        });
+                        };
+                        // Of every order with something, those that make no sense are left out.
+                        if !every || trial.strategy().is_ok() {
+                            trials.push(trial);
+                        }
                     }
                 }
             }
@@ -198,6 +204,14 @@ impl Suite {
             settings.set("layer", &Value::from(layers))?;
         }
         Ok(settings)
+    }
+}
+
+/// The strategies that a name stands for, and whether it stands for every order.
+fn with_orders(name: &str) -> Vec<(String, bool)> {
+    match name.strip_prefix('*') {
+        Some(rest) => parts(Section::Order).iter().map(|order| (format!("{}{rest}", order.name), true)).collect(),
+        None => vec![(name.into(), false)],
     }
 }
 
@@ -290,6 +304,24 @@ mod tests {
     }
 
     #[test]
+    fn the_strategies_suite_has_every_order_with_every_pace_once() {
+        let trials = Suite::load("strategies").unwrap().trials("LLaDA", 12, &[2]).unwrap();
+        let names: std::collections::HashSet<String> = trials.iter().map(Trial::file_name).collect();
+        assert_eq!(names.len(), trials.len());
+        for order in parts(Section::Order) {
+            for pace in parts(Section::Pace) {
+                let name = format!("{}+{}", order.name, pace.name);
+                let scored = ["dos", "certain-dos", "confidence", "margin", "entropy", "prior"].contains(&&*order.name);
+                // One order is given with the problem, one pace is a threshold or a schedule, one needs scores in a known range.
+                let out = order.name == "given"
+                    || pace.name == "threshold-or-schedule"
+                    || (!scored && pace.name == "score-threshold");
+                assert_eq!(trials.iter().any(|trial| trial.strategy == name), !out, "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let error = |text: &str| match Suite::parse("mine.toml", text).and_then(|suite| suite.trials("LLaDA", 4, &[0]))
         {
@@ -303,6 +335,6 @@ mod tests {
         assert!(error(&format!("{group}settings = {{ gama = 1 }}\n")).contains("gama"));
         assert!(error("[[group]]\ntasks = [\"wurds\"]\nstrategies = [\"dos\"]\n").contains("wurds"));
         assert!(error(&format!("{group}family = \"Dream\"\n")).contains("nothing for LLaDA"));
-        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini, orders"));
+        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini, orders, strategies"));
     }
 }

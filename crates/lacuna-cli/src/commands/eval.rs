@@ -1,5 +1,6 @@
 //! `lacuna eval`: measure strategies on benchmarks.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write, stderr};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -7,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use lacuna::catalogue::{Layers, Params};
-use lacuna::{Borders, Recipe, Token};
+use lacuna::{Borders, Canvas, Description, Options, Recipe, Run, Token};
 use lacuna_eval::report::merge;
 use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
 use lacuna_eval::suite::Suite;
@@ -37,7 +38,7 @@ pub(crate) struct Eval {
     /// The tasks
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
-    /// A list of measurements instead: paper, mini, orders, or a file
+    /// A list of measurements instead: paper, mini, orders, strategies, or a file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "preset"])]
     suite: Option<String>,
     /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
@@ -113,7 +114,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         out: args.out.clone(),
         data: args.data.clone().or_else(|| args.model.model.clone()),
         model: describe(&engine),
-        trials: trials(args, &request, &engine.checkpoint)?,
+        trials: trials(args, &request, &engine)?,
         limit: args.limit,
         part: match args.part {
             PartName::All => Part::All,
@@ -177,9 +178,9 @@ pub(super) fn general(request: &Request) -> Params {
     })
 }
 
-fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec<Trial>> {
+fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>> {
     let base = Request(request.filter(|name| name != "strategy"));
-    let context = PlanContext::of(checkpoint);
+    let context = PlanContext::of(&engine.checkpoint);
     if let Some(suite) = &args.suite {
         if request.get("strategy").is_some() {
             bail!("a suite names its strategies: leave out --strategy");
@@ -188,8 +189,9 @@ fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec
         if let Some((name, _)) = request.iter().find(|(name, _)| general.get(name).is_none() && *name != "seed") {
             bail!("a suite sets its own parameters: leave out --{}", name.replace('_', "-"));
         }
-        let family = checkpoint.architecture().family.name();
-        return Ok(Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?);
+        let family = engine.checkpoint.architecture().family.name();
+        let trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
+        return possible(trials, engine.predictor.description());
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
@@ -211,7 +213,9 @@ fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec
         let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
         for (strategy, request) in names.iter().zip(base.for_each(&names)?) {
             for &gen_length in &lengths {
-                for block_length in blocks(args, &base, usual_block(checkpoint).unwrap_or(gen_length), gen_length)? {
+                for block_length in
+                    blocks(args, &base, usual_block(&engine.checkpoint).unwrap_or(gen_length), gen_length)?
+                {
                     for request in with_layers(args, preset.as_ref(), &request, &context)? {
                         let request = request.with("gen_length", gen_length)?.with("block_length", block_length)?;
                         let trial = Trial {
@@ -233,6 +237,28 @@ fn trials(args: &Eval, request: &Request, checkpoint: &Checkpoint) -> Result<Vec
         }
     }
     Ok(trials)
+}
+
+/// The trials that the model can do here. Those that it cannot are named, with the reason.
+fn possible(trials: Vec<Trial>, model: &Description) -> Result<Vec<Trial>> {
+    let mut able = Vec::new();
+    let mut reasons: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for trial in trials {
+        let canvas = Canvas::with_tail(&[], trial.gen_length, model.mask)?;
+        let run = trial.strategy().map(|strategy| Run::new(canvas, strategy, Options::default(), model));
+        match run {
+            Ok(Err(why @ lacuna::Error::Incompatible(_))) => {
+                reasons.entry(why.to_string()).or_default().insert(trial.strategy);
+            }
+            // What is wrong otherwise may depend on the problem, and is told when it is decoded.
+            _ => able.push(trial),
+        }
+    }
+    for (why, names) in reasons {
+        let names: Vec<String> = names.into_iter().collect();
+        writeln!(stderr(), "left out: {} ({why})", names.join(", "))?;
+    }
+    Ok(able)
 }
 
 /// The request with each choice of layers that the flags or a preset name, if its strategy uses attention.

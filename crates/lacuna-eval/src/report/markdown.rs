@@ -1,7 +1,7 @@
 //! The report as a text to read.
 
 use super::table::{Table, percent};
-use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, paper};
+use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, front, paper};
 
 /// What a table is made of.
 struct Section<'a> {
@@ -11,7 +11,7 @@ struct Section<'a> {
 }
 
 pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
-    let mut text = head(report) + &summary(report);
+    let mut text = head(report) + &summary(report) + &front::markdown(report);
     for label in report.labels().into_iter().map(Some).chain([None]) {
         let sections = sections(report, label);
         if sections.is_empty() {
@@ -133,7 +133,7 @@ fn table(report: &Report, section: &Section<'_>) -> String {
         let whole = trial.block_length == trial.gen_length;
         let [beside, p] = if std::ptr::eq(*row, *best) { ["–".into(), "–".into()] } else { beside(row, best) };
         let mut cells = vec![
-            trial.title(),
+            report.title(row),
             trial.gen_length.to_string(),
             if whole { "one".into() } else { trial.block_length.to_string() },
             match entry.problems {

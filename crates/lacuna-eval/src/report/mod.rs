@@ -3,6 +3,7 @@
 mod chart;
 mod compare;
 mod export;
+mod front;
 mod heatmap;
 mod markdown;
 mod merge;
@@ -91,6 +92,21 @@ impl Report {
         let best = best.map(|other| other.entry.accuracy * 100.0).fold(0.0, f64::max);
         let point = |measurement: &Measurement| (rate(&measurement.entry), measurement.entry.accuracy * 100.0);
         accuracy_under_parallelism(&[point(slowest), point(measurement)], best)
+    }
+
+    /// The strategy of a measurement with what distinguishes it from the others of the same name, task and blocks.
+    pub fn title(&self, measurement: &Measurement) -> String {
+        let trial = &measurement.trial;
+        let alike = |other: &&Measurement| {
+            let other = &other.trial;
+            other.title() == trial.title() && other.task == trial.task && other.block_length == trial.block_length
+        };
+        let others: Vec<&Measurement> = self.measurements.iter().filter(alike).collect();
+        let differs =
+            |name: &str| others.iter().any(|other| other.trial.settings.get(name) != trial.settings.get(name));
+        let own = trial.settings.iter().filter(|(name, _)| differs(name));
+        let own: Vec<String> = own.map(|(name, value)| format!("{name} {value}")).collect();
+        if own.is_empty() { trial.title() } else { format!("{}, {}", trial.title(), own.join(", ")) }
     }
 
     /// The tasks in the order they were first measured.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chart::{Axis, Chart, Point, Series};
-use super::{Measurement, Report, heatmap};
+use super::{Measurement, Report, front, heatmap};
 
 /// A picture of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub struct Plot {
     pub svg: String,
 }
 
-/// Every plot that the measurements allow: accuracy over NFE, over block length, over layers and over what was decided too early,
-/// and the order of decoding.
+/// Every plot that the measurements allow: accuracy over NFE, of many strategies with their front, over block length, over layers and
+/// over what was decided too early, and the order of decoding.
 pub fn plots(report: &Report) -> Vec<Plot> {
     let mut plots = Vec::new();
     for task in report.tasks() {
         let all: Vec<&Measurement> = report.measurements.iter().filter(|m| m.trial.task == task).collect();
-        plots.extend(over_nfe(task, &all));
+        plots.extend(if front::is_crowded(&all) { Some(pareto(task, &all)) } else { over_nfe(task, &all) });
         plots.extend(over_blocks(task, &all));
         plots.extend(over_layers(task, &all));
         plots.extend(over_early(task, &all));
@@ -59,6 +59,30 @@ fn over_nfe(task: &str, all: &[&Measurement]) -> Option<Plot> {
         series: series.collect(),
     };
     Some(Plot { title: chart.title.clone(), file: format!("{task}-nfe.svg"), svg: chart.svg() })
+}
+
+/// All measurements, one series for each order, and their front.
+fn pareto(task: &str, all: &[&Measurement]) -> Plot {
+    let mut orders: Vec<Series> = Vec::new();
+    for measurement in all {
+        let name = measurement.trial.order();
+        if !orders.iter().any(|series| series.name == name) {
+            orders.push(Series { name: name.clone(), points: Vec::new(), joined: false });
+        }
+        let series = orders.iter_mut().find(|series| series.name == name).expect("it was just made");
+        let accuracy = measurement.entry.accuracy * 100.0;
+        series.points.push(Point { x: measurement.entry.nfe, y: accuracy, low: accuracy, high: accuracy });
+    }
+    let points = front::front(all).into_iter().map(|m| point(m.entry.nfe, m)).collect();
+    orders.push(Series { name: "the front".into(), points, joined: true });
+    let chart = Chart {
+        title: format!("{}: accuracy over forward passes, every order with every pace", heading(task, all)),
+        x: "forward passes for an answer (NFE)",
+        y: "accuracy in percent",
+        axis: Axis::Linear,
+        series: orders,
+    };
+    Plot { title: chart.title.clone(), file: format!("{task}-front.svg"), svg: chart.svg() }
 }
 
 fn block_name(measurement: &Measurement) -> String {
@@ -166,7 +190,7 @@ fn over_early(task: &str, all: &[&Measurement]) -> Option<Plot> {
 }
 
 fn order(task: &str, all: &[&Measurement]) -> Option<Plot> {
-    let rows = representatives(all);
+    let rows = if front::is_crowded(all) { front::front(all) } else { representatives(all) };
     if rows.is_empty() {
         return None;
     }

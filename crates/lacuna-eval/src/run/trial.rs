@@ -120,7 +120,8 @@ impl Trial {
         Recipe::parse(&self.strategy, &Params::new()).map(|recipe| recipe.order().to_string()).unwrap_or_default()
     }
 
-    pub(super) fn strategy(&self) -> Result<Strategy> {
+    /// The strategy with its parameters.
+    pub fn strategy(&self) -> Result<Strategy> {
         Ok(Strategy::parse(&self.strategy, &self.settings.clone().with("block_length", self.block_length)?)?)
     }
 }
