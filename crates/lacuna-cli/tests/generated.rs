@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use lacuna::catalogue::{Kind, Named, PRESETS, Section, parameters, parts};
+use lacuna::catalogue::{Default, Kind, Named, PRESETS, Params, Section, parameters, parts};
+use lacuna::{Recipe, decode};
+use lacuna_models::{Checkpoint, Device, Model, Precision, Request, Specials, load};
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -28,8 +30,86 @@ fn with_marked(path: &str, text: &str) -> String {
     format!("{}{text}{}", &whole[..begin], &whole[end..])
 }
 
+const QUESTION: &str = "Sara has 24 pens and gives 9 away. How many are left?";
+
+/// Runs of the embedded model.
+struct Runs {
+    checkpoint: Checkpoint,
+    model: Box<dyn Model>,
+    /// Values for short runs of parts that need or use them.
+    values: Params,
+}
+
+impl Runs {
+    fn new() -> Self {
+        let suite = std::fs::read_to_string(file("crates/lacuna-eval/suites/strategies.toml")).unwrap();
+        let frequencies = suite.split("'''").nth(1).expect("the suite has frequencies of tokens");
+        let mut values = Params::new();
+        for (name, value) in [
+            ("steps", "8"),
+            ("answer_offset", "8"),
+            ("places", "0,2,4,6,8,10,12,1,3,5,7,9,11,13"),
+            ("remdm_loops", "4"),
+            ("revise_every", "2"),
+            ("end_check", "4"),
+            ("frequencies", frequencies),
+        ] {
+            values.parse(name, value).unwrap();
+        }
+        let checkpoint = Checkpoint::embedded().unwrap();
+        let model = load(&checkpoint, Some(Precision::F32), Device::Cpu).unwrap();
+        Self { checkpoint, model, values }
+    }
+
+    /// The answer of a strategy, and below each token the step in which it was decided; nothing if the model cannot do it.
+    fn show(&mut self, strategy: &str, cache: &str) -> Option<String> {
+        let mut params = Params::new().with("cache", cache).unwrap();
+        let recipe = Recipe::parse(strategy, &params).unwrap();
+        let length = if strategy == "daedal" { 8usize } else { 32 };
+        params = params.or(&self.values.filter(|name| recipe.uses(name))).with("gen_length", length).unwrap();
+        for (name, value) in [("threshold", "0.9"), ("block_length", "8")] {
+            let required = recipe.parameters().any(|known| known.name == name && known.default == Default::Required);
+            if required {
+                params.parse(name, value).unwrap();
+            }
+        }
+        let text = self.checkpoint.text().unwrap();
+        let prompt = text.chat(&[("user", QUESTION)]).unwrap();
+        let plan = Request(params.with("strategy", strategy).unwrap()).plan(&self.checkpoint).unwrap();
+        let mut runs = [plan.answer(&prompt, self.model.description()).ok()?];
+        decode(&mut runs, self.model.as_mut()).unwrap();
+        let [run] = runs;
+        let (trace, tokens) = (run.trace(), run.canvas().tokens());
+        let written = (prompt.len()..tokens.len()).take_while(|&position| !plan.ends.contains(&tokens[position]));
+        let [mut above, mut below] = [String::from(" "), String::from(" ")];
+        let decided = trace.decided(trace.deltas.len());
+        for position in written {
+            let token = text.decode(&tokens[position..=position], Specials::Keep).unwrap();
+            let (token, step) = (
+                token.trim_start_matches(' ').replace('\n', "⏎"),
+                decided[position].map_or(0, |step| step + 1).to_string(),
+            );
+            let width = token.chars().count().max(step.len()) + 1;
+            above += &format!("{token:>width$}");
+            below += &format!("{step:>width$}");
+        }
+        let [with, computed] = match cache {
+            "none" => [String::new(), String::new()],
+            _ => [format!(" with {cache}"), format!(", {} positions computed", run.rows_computed())],
+        };
+        Some(format!("{strategy}{with}: {} passes{computed}\n{above}\n{below}\n", run.forwards()))
+    }
+
+    /// Several of them.
+    fn block(&mut self, about: &str, each: impl Iterator<Item = (String, String)>) -> String {
+        let shown: String = each.filter_map(|(strategy, cache)| self.show(&strategy, &cache)).collect();
+        format!("\n{about}\n\n```text\n{shown}```\n")
+    }
+}
+
 #[test]
 fn the_reference_of_strategies_is_current() {
+    let mut runs = Runs::new();
     let mut text = String::from(
         "# Strategies: parts and parameters\n\nThis page is generated from the catalogue (`crates/lacuna/src/catalogue`). What each part \
          does exactly is in [decoding.md](decoding.md).\n\nA strategy is `<order>[+<pace>][+<revision>]`, or a preset. Every order goes \
@@ -43,12 +123,30 @@ fn the_reference_of_strategies_is_current() {
             let names: Vec<String> = part.parameters.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
             text += &format!("| `{}` | {} | {} |\n", part.name, part.about, names.join(", "));
         }
+        let names = parts(section).into_iter().map(|part| part.name.to_string());
+        let plain = |strategy: String| (strategy, "none".to_string());
+        match section {
+            Section::Order => {
+                let about = format!(
+                    "Each on the embedded model, asked \"{QUESTION}\"; below each token the step that decided it:"
+                );
+                text += &runs.block(&about, names.map(plain));
+            }
+            Section::Pace => text += &runs.block("Each with `dos`:", names.map(|pace| plain(format!("dos+{pace}")))),
+            Section::Cache => {
+                let cached = names.map(|cache| ("fast-dllm".to_string(), cache)).filter(|(_, cache)| cache != "none");
+                text += &runs.block("Each with `fast-dllm`:", cached);
+            }
+            Section::Revision | Section::Window | Section::Length => {}
+        }
     }
     text += "\n## Presets: published methods\n\n| name | description | made of |\n|---|---|---|\n";
     for preset in PRESETS {
         let values: String = preset.values.iter().map(|(name, value)| format!(", `{name}` {value}")).collect();
         text += &format!("| `{}` | {} | `{}`{values} |\n", preset.name, preset.about, preset.is);
     }
+    let presets = PRESETS.iter().map(|preset| (preset.name.to_string(), "none".to_string()));
+    text += &runs.block("Those that suit the embedded model, whose attention is full:", presets);
     text += "\n## Parameters\n\nOn the command line `block_length` is `--block-length`; in the server's JSON, in Python and in suite files it \
              is `block_length`. A value outside its range is refused, and so is a parameter that the strategy does not use.\n\n\
              | name | description | allowed | default | of |\n|---|---|---|---|---|\n";

@@ -64,12 +64,10 @@ fn arguments(golden: &Value, prompt: &Value) -> Option<Vec<String>> {
     let settings = [
         ("--model", data(golden["model"].as_str()?).display().to_string()),
         ("--prompt-tokens", ids),
+        ("--gen-length", golden["gen_length"].to_string()),
         ("--block-length", golden["block_length"].to_string()),
         ("--strategy", strategy),
     ];
-    if let Some(length) = golden.get("gen_length") {
-        arguments.extend(["--gen-length".into(), length.to_string()]);
-    }
     arguments.extend(settings.into_iter().flat_map(|(flag, value)| [flag.into(), value]));
     arguments.extend(flags);
     Some(arguments)
@@ -136,10 +134,12 @@ fn command(golden: &Value, commands: &Value, prompt: &Value) -> Vec<String> {
     let settings = [
         ("--model", model),
         ("--prompt-tokens", ids),
-        ("--gen-length", golden["gen_length"].to_string()),
         ("--block-length", golden["block_length"].to_string()),
         ("--strategy", strategy),
     ];
+    if let Some(length) = golden.get("gen_length") {
+        arguments.extend(["--gen-length".into(), length.to_string()]);
+    }
     arguments.extend(settings.into_iter().flat_map(|(flag, value)| [flag.into(), value]));
     for (name, value) in golden["params"].as_object().unwrap().iter().filter(|(_, value)| !value.is_null()) {
         arguments.extend(command["flags"][name].as_str().into_iter().flat_map(|flag| [flag.into(), text(value)]));

@@ -24,7 +24,7 @@ class Seedless(TypedDict, total=False):
     cache: str | None
     """which positions a forward pass computes; the keys and values of the others are taken from earlier passes,
     which is faster, and approximate unless attention is block-causal. It must be one of none, blocks, prefix,
-    dual, dkv. Default: none."""
+    dual, dkv, dllm, d2. Default: none."""
     order_temperature: float | None
     """temperature at which the order is drawn; 0 takes the highest score. It must be 0 or more and at most 1000.
     Default: 0."""
