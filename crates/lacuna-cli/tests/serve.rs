@@ -347,7 +347,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["--threads", "65536"], "256 or less"),
         (vec!["--host", "no such host"], "neither an address nor a name"),
         (vec!["--model-name", "two\nlines"], "without control characters"),
-        (vec!["--model", "no-such-model"], "no-such-model is not a directory"),
+        (vec!["--model", "no-such-model"], "no-such-model is neither a directory nor"),
         (vec!["--max-batch", "0"], "max_batch is 0"),
         (vec!["--cors-origin", "example.org", "--port", "0"], "is no origin"),
     ] {

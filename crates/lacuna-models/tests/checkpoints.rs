@@ -153,7 +153,12 @@ fn a_mask_that_nobody_names_must_be_given() {
 #[test]
 fn missing_and_damaged_files_are_named() {
     let error = Checkpoint::open("/nowhere/at/all").unwrap_err().to_string();
-    assert!(error.starts_with("/nowhere/at/all is not a directory: a model is a folder with config.json"), "{error}");
+    assert!(
+        error.starts_with(
+            "/nowhere/at/all is neither a directory nor a .gguf file: a model is a folder with config.json"
+        ),
+        "{error}"
+    );
     assert!(Checkpoint::open(data("llada-tiny/config.json")).is_err());
 
     assert!(llada().remove("config.json").refusal().starts_with("config.json does not exist: "));

@@ -59,6 +59,35 @@ class Arrays(unittest.TestCase):
         if torch.cuda.is_available():
             self.agree(lambda array: torch.tensor(array, device="cuda"))
 
+    def test_beliefs_made_by_torch_are_those_of_the_engine(self):
+        if torch is None:
+            self.skipTest("torch is not installed")
+        from lacunalm.reduce import beliefs
+
+        def mix(x):
+            x = (x + 0x9E3779B97F4A7C15) % (1 << 64)
+            x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % (1 << 64)
+            x = (x ^ (x >> 27)) * 0x94D049BB133111EB % (1 << 64)
+            return x ^ (x >> 31)
+
+        logits = torch.randn(LENGTH, 1000, generator=torch.Generator().manual_seed(0)) * 4
+        for temperature, sampling, drawn in [(0.0, None, None), (0.7, "llada", (0.7, False)), (1.5, "dream", (1.5, True))]:
+            options = dict(temperature=temperature, sampling=sampling, seed=9, strategy="confidence+top8")
+            run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, **options)
+            committed = run.step(logits).committed
+            wanted = [commit.position for commit in committed]
+            keys = [mix(mix(mix(9) ^ 0) ^ position) for position in wanted]
+            width, found = beliefs(logits, wanted, None, ([0], [], drawn), keys, [0] * len(wanted))
+            self.assertEqual((width, len(found)), (1000, 8))
+            for commit, (token, probability, first, _, entropy, _) in zip(committed, found, strict=True):
+                self.assertEqual(commit.token, token)
+                self.assertAlmostEqual(commit.probability, probability, places=6)
+                self.assertAlmostEqual(commit.entropy, entropy, places=5)
+                self.assertGreaterEqual(first, probability)
+        _, [spoilt, fine] = beliefs(torch.tensor([[1.0, torch.nan], [1.0, 2.0]]), [0, 1], None, ([], [], None), [0, 0], [0, 0])
+        self.assertFalse(numpy.isfinite(spoilt[1]))
+        self.assertTrue(numpy.isfinite(fine[1]))
+
     def test_tokens(self):
         for of in [numpy.array] + ([torch.tensor] if torch else []):
             for tokens in [of([1, 2, 3]), of([[1, 2, 3]])]:

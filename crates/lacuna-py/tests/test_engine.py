@@ -235,7 +235,7 @@ class Misuse(EngineCase):
             (ValueError, "no device 'gpu'; there are auto, cpu, cuda", lambda: lacuna.Model(device="gpu")),
             (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
             (lacuna.Error, 'fp8 needs .* use precision="bf16"', lambda: lacuna.Model(device="cpu", precision="fp8")),
-            (FileNotFoundError, "/nowhere is not a directory", lambda: lacuna.Model("/nowhere")),
+            (FileNotFoundError, "/nowhere is neither a directory nor", lambda: lacuna.Model("/nowhere")),
         ]
         for kind, message, call in cases:
             with self.subTest(message), self.assertRaisesRegex(kind, message) as caught:
