@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lacuna::{Belief, Draw, Row, Sampling, Target, TokenSet};
+use rayon::prelude::*;
 
 use super::super::buffer::Buffer;
 use super::super::forward::{Forward, padded};
@@ -109,7 +110,7 @@ impl Reader {
         let guides = self.fetch(forward, layout, requests.iter().filter_map(|request| request.guide))?;
         let guided = logits.iter_mut().zip(rows).filter_map(|(logits, row)| Some((logits, row.guide?)));
         guided.zip(&guides).for_each(|((logits, guide), unguided)| guide.mix(logits, unguided));
-        Ok(logits.iter_mut().zip(rows).map(|(logits, row)| row.believe(logits, &mut None)).collect())
+        Ok(logits.par_iter_mut().zip(rows).map(|(logits, row)| row.believe(logits, &mut None)).collect())
     }
 
     /// The logits of all tokens of a view, row by row, as the model gives them.
