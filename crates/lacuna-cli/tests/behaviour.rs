@@ -31,6 +31,62 @@ fn prompts_come_as_arguments_from_standard_input_and_from_files() {
 }
 
 #[test]
+fn answers_keep_to_their_constraint() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name).display().to_string()
+    };
+    let schema = r#"{"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"], "additionalProperties": false}"#;
+    let grammar = file("yes.gbnf", "root ::= \"yes\" | \"no\"");
+    for strategy in ["dos+eb", "confidence", "random+top4", "wino"] {
+        let answer = |constraint: [&str; 2]| {
+            let given = ["generate", QUESTION, "--strategy", strategy, "--gen-length", "32"];
+            stdout(lacuna(&[&given[..], &constraint].concat())).trim_end().to_string()
+        };
+        let written: Value = serde_json::from_str(&answer(["--json-schema", &file("schema.json", schema)])).unwrap();
+        assert!(written["left"].is_i64(), "{strategy}: {written}");
+        assert!(["yes", "no"].contains(&&*answer(["--choices", "yes,no"])), "{strategy}");
+        assert!(["yes", "no"].contains(&&*answer(["--grammar", &grammar])), "{strategy}");
+        let digits = answer(["--regex", "[0-9]{3}"]);
+        assert!(digits.len() == 3 && digits.parse::<usize>().is_ok(), "{strategy}: {digits}");
+        let filled = stdout(lacuna(&["fill", "a <gap:3> b", "--regex", "[0-9]*", "--strategy", strategy]));
+        let gap = filled.trim_end().strip_prefix("a ").and_then(|rest| rest.strip_suffix(" b")).unwrap();
+        assert!(gap.len() >= 3 && gap.bytes().all(|byte| byte.is_ascii_digit()), "{strategy}: {filled}");
+    }
+    // Each line of a file may have its own.
+    let lines = [
+        serde_json::json!({"prompt": QUESTION, "choices": ["yes", "no"]}),
+        serde_json::json!({"prompt": QUESTION, "json_schema": serde_json::from_str::<Value>(schema).unwrap()}),
+        serde_json::json!({"prompt": QUESTION}),
+    ];
+    let lines = lines.map(|line| line.to_string()).join("\n");
+    let given = ["generate", "--jsonl", "-", "--gen-length", "32", "--format", "json", "--batch", "3"];
+    let answers = objects(lacuna_with(&given, &lines));
+    let text = |index: usize| answers[index]["text"].as_str().unwrap();
+    assert!(["yes", "no"].contains(&text(0)));
+    assert!(serde_json::from_str::<Value>(text(1)).unwrap()["left"].is_i64());
+    assert_eq!(text(2), stdout(lacuna(&["generate", QUESTION, "--gen-length", "32"])).trim_end());
+}
+
+#[test]
+fn constraints_that_cannot_be_kept_are_refused() {
+    for (arguments, message) in [
+        (&["--regex", "(a"][..], "--regex: the pattern \"(a\" is refused: unclosed group"),
+        (&["--regex", "(a|b)*a(a|b){40}"], "--regex: the constraint is too large"),
+        (&["--regex", "x{300}", "--gen-length", "32"], "--gen-length is 32, but it must be at least"),
+        (&["--regex", "a", "--json"], "--json: there is a constraint already (regex)"),
+        (&["--json", "--suppress-eos"], "leave out --suppress-eos"),
+        (&["--json-schema", "no-such-file"], "--json-schema is no-such-file, but it cannot be read"),
+    ] {
+        let said = complaint(lacuna(&[&["generate", QUESTION], arguments].concat()));
+        assert!(said.contains(message), "{said}");
+    }
+    let said = complaint(lacuna(&["fill", "a <gap:3> b", "--regex", "[0-9]"]));
+    assert!(said.contains("cannot be met in 3 tokens: the shortest length that would do is 1"), "{said}");
+}
+
+#[test]
 fn answers_do_not_depend_on_batches_or_threads() {
     let prompts = [
         QUESTION,

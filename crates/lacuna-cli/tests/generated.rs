@@ -180,7 +180,9 @@ fn the_options_of_python_are_current() {
             Kind::Flag => "bool".into(),
             Kind::Integer { .. } | Kind::Limit => "int".into(),
             Kind::Number(_) => "float".into(),
-            Kind::Text | Kind::File => "str".into(),
+            Kind::Text => "str".into(),
+            Kind::File => "str | dict[str, Any]".into(),
+            Kind::Texts => "Sequence[str]".into(),
             Kind::Integers => "int | Sequence[int]".into(),
             Kind::Layers => "int | Sequence[int] | str".into(),
             // A registered part is a name, too.
@@ -198,7 +200,7 @@ fn the_options_of_python_are_current() {
     let fields = |all: &[Named]| all.iter().map(field).collect::<String>();
     let text = format!(
         "\"\"\"Options of every way to decode. This file is generated from the catalogue.\"\"\"\n\n\
-         from collections.abc import Sequence\nfrom typing import Literal, TypedDict\n\n\n\
+         from collections.abc import Sequence\nfrom typing import Any, Literal, TypedDict\n\n\n\
          class Seedless(TypedDict, total=False):\n    \"\"\"Decoding options but for the seed.\"\"\"\n\n{}\n\n\
          class Options(Seedless, total=False):\n    \"\"\"Decoding options. Those that are left out, or None, are as the model \
          recommends, else they have their defaults.\"\"\"\n\n{}",

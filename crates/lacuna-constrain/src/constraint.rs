@@ -21,12 +21,14 @@ const DEPTH: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// A regular expression for the whole text, in the syntax of the `regex` crate. `\d`, `\w` and `\s` mean ASCII
-    /// characters; `.` is any character but line ends.
+    /// characters; `.` is any character but line ends, or any with `(?s)`.
     Regex(String),
     /// One of several texts.
     Choices(Vec<String>),
     /// JSON that a schema accepts. Properties come in the schema's order.
     JsonSchema(Value),
+    /// JSON that a schema accepts, or any text that begins neither with `{` nor with a space.
+    JsonSchemaOrText(Value),
     /// Any JSON object.
     JsonObject,
     /// Any JSON value.
@@ -83,6 +85,12 @@ impl Constraint {
             Self::Regex(text) => single(pattern::whole(text, budget)?),
             Self::Choices(texts) => single(Expr::Alt(texts.iter().map(|text| Expr::text(text.as_str())).collect())),
             Self::JsonSchema(value) => schema::grammar(value, spacing, budget)?,
+            Self::JsonSchemaOrText(value) => {
+                let mut grammar = schema::grammar(value, spacing, budget)?;
+                let text = pattern::whole(r"([^{\s](?s:.)*)?", budget)?;
+                grammar.root = grammar.add(Expr::Alt(vec![Expr::Call(grammar.root), text]));
+                grammar
+            }
             Self::JsonObject => json::any_object(spacing, budget)?,
             Self::JsonValue => json::any_value(spacing, budget)?,
             Self::Grammar(text) => gbnf::parse(text, budget)?,
@@ -93,6 +101,7 @@ impl Constraint {
     pub(crate) fn key(&self) -> String {
         match self {
             Self::JsonSchema(value) => format!("schema {value}"),
+            Self::JsonSchemaOrText(value) => format!("schema or text {value}"),
             other => format!("{other:?}"),
         }
     }

@@ -50,7 +50,7 @@ pub struct Fit {
 #[derive(Clone, Debug)]
 struct TokenSet {
     classes: Box<[u64]>,
-    words: Box<[u32]>,
+    words: Arc<[u32]>,
     /// The last state of the canvas in which it was asked for.
     used: u64,
 }
@@ -104,11 +104,12 @@ impl Fit {
     }
 
     /// The tokens that may stand at a position, all others being as they are, as a bit set: bit `t % 32` of word `t / 32`
-    /// for token `t`. Never empty. For a decided position: the tokens that could replace the one there.
+    /// for token `t`. Never empty. For a decided position: the tokens that could replace the one there. Positions that allow the same
+    /// share their set.
     ///
     /// # Panics
     /// If the canvas has no such position.
-    pub fn allowed(&mut self, position: usize) -> &[u32] {
+    pub fn allowed(&mut self, position: usize) -> &Arc<[u32]> {
         if !self.classed {
             self.class();
         }
@@ -123,11 +124,14 @@ impl Fit {
         let set = &mut self.sets[at];
         set.used = self.version;
         // Every token is of one class, so that a set turns into another by what is different in their classes.
-        for (at, (old, &new)) in set.classes.iter_mut().zip(classes).enumerate() {
-            for class in ones(&[*old ^ new]) {
-                automaton.toggle(at * 64 + class, &mut set.words);
+        if *set.classes != *classes {
+            let words = Arc::make_mut(&mut set.words);
+            for (at, (old, &new)) in set.classes.iter_mut().zip(classes).enumerate() {
+                for class in ones(&[*old ^ new]) {
+                    automaton.toggle(at * 64 + class, words);
+                }
+                *old = new;
             }
-            *old = new;
         }
         &set.words
     }

@@ -33,11 +33,11 @@
 //! let compiled = constraint.compile(&vocabulary, &Options::default())?;
 //!
 //! let mut fit = Fit::new(&compiled, &[None, None, None], Ending::Padded)?;
-//! assert_eq!(fit.allowed(0), [0b00101]); // "a", or "ab" with the text ending there
-//! assert_eq!(fit.allowed(2), [0b10110]); // "b" or "ab" to end with, or the end of the text before
+//! assert_eq!(fit.allowed(0)[..], [0b00101]); // "a", or "ab" with the text ending there
+//! assert_eq!(fit.allowed(2)[..], [0b10110]); // "b" or "ab" to end with, or the end of the text before
 //! fit.commit(2, 4)?;
 //! fit.commit(1, 2)?;
-//! assert_eq!(fit.allowed(0), [0b00001]); // only "a" can stand before "ab"
+//! assert_eq!(fit.allowed(0)[..], [0b00001]); // only "a" can stand before "ab"
 //!
 //! // What does not fit into the length given is refused with the length that would do.
 //! let longer = Constraint::Regex("(ab){3}".into()).compile(&vocabulary, &Options::default())?;

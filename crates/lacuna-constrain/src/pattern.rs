@@ -1,7 +1,7 @@
 //! Regular expressions.
 
 use regex_syntax::{
-    ast::{self, Ast, ClassBracketed, ClassPerlKind, ClassSet, ClassSetItem},
+    ast::{self, Ast, ClassBracketed, ClassPerlKind, ClassSet, ClassSetItem, Flag, Flags, GroupKind},
     hir::{Class, Hir, HirKind, Look, translate::Translator},
 };
 
@@ -31,7 +31,7 @@ fn parse(pattern: &str) -> Result<Hir, Refused> {
         return Err(refused(format!("it is longer than {LENGTH} bytes")));
     }
     let mut tree = ast::parse::Parser::new().parse(pattern).map_err(|error| refused(error.kind().to_string()))?;
-    narrow(&mut tree).map_err(|reason| refused(reason.into()))?;
+    narrow(&mut tree, &mut false).map_err(|reason| refused(reason.into()))?;
     let hir = Translator::new().translate(pattern, &tree).map_err(|error| refused(error.kind().to_string()))?;
     let looks = hir.properties().look_set();
     if looks.iter().any(|look| !matches!(look, Look::Start | Look::End)) {
@@ -75,20 +75,32 @@ fn expression(hir: &Hir, encoding: Encoding, budget: &Budget) -> Result<Expr, Re
 }
 
 /// Dialects disagree about `\d`, `\w`, `\s` and `.` outside ASCII. Each is read here so that what matches here matches in
-/// all of them: as its smallest meaning, and as its largest where it is negated.
-fn narrow(tree: &mut Ast) -> Result<(), &'static str> {
+/// all of them: as its smallest meaning, and as its largest where it is negated. `dot_all` says whether `.` is any character
+/// (`(?s)`).
+fn narrow(tree: &mut Ast, dot_all: &mut bool) -> Result<(), &'static str> {
+    let set = |flags: &Flags, dot_all: &mut bool| {
+        *dot_all = flags.flag_state(Flag::DotMatchesNewLine).unwrap_or(*dot_all);
+    };
     match tree {
+        Ast::Dot(span) if *dot_all => *tree = Ast::ClassBracketed(class(r"[\x{0}-\x{10ffff}]", **span)?),
         Ast::Dot(span) => *tree = Ast::ClassBracketed(class(r"[^\n\r\x{2028}\x{2029}]", **span)?),
         Ast::ClassPerl(perl) => *tree = Ast::ClassBracketed(perl_class(perl, false)?),
         Ast::ClassBracketed(bracketed) => {
             let negated = bracketed.negated;
             narrow_set(&mut bracketed.kind, negated)?;
         }
-        Ast::Repetition(repetition) => narrow(&mut repetition.ast)?,
-        Ast::Group(group) => narrow(&mut group.ast)?,
-        Ast::Alternation(parts) => parts.asts.iter_mut().try_for_each(|part| narrow(part))?,
-        Ast::Concat(parts) => parts.asts.iter_mut().try_for_each(|part| narrow(part))?,
-        Ast::Empty(_) | Ast::Flags(_) | Ast::Literal(_) | Ast::Assertion(_) | Ast::ClassUnicode(_) => {}
+        Ast::Repetition(repetition) => narrow(&mut repetition.ast, dot_all)?,
+        Ast::Group(group) => {
+            let mut inside = *dot_all;
+            if let GroupKind::NonCapturing(flags) = &group.kind {
+                set(flags, &mut inside);
+            }
+            narrow(&mut group.ast, &mut inside)?;
+        }
+        Ast::Alternation(parts) => parts.asts.iter_mut().try_for_each(|part| narrow(part, dot_all))?,
+        Ast::Concat(parts) => parts.asts.iter_mut().try_for_each(|part| narrow(part, dot_all))?,
+        Ast::Flags(flags) => set(&flags.flags, dot_all),
+        Ast::Empty(_) | Ast::Literal(_) | Ast::Assertion(_) | Ast::ClassUnicode(_) => {}
     }
     Ok(())
 }

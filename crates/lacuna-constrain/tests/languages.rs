@@ -40,6 +40,8 @@ fn regular_expressions_match_from_end_to_end() {
     check(&regex("(?i)größe.?"), &["GRÖSSE".replace("SS", "ß").as_str(), "Größe!"], &["größe\n", "grösse"]);
     check(&regex("[^a]"), &["é", "\n", "🙂"], &["a", "", "ab", "\u{e9}\u{e9}"]);
     assert!(!regex("[^a]").matches(&[0xc3]));
+    check(&regex("(?s)a.b"), &["a\nb", "axb"], &["ab"]);
+    check(&regex("a(?s:.)|.b"), &["a\n", "xb"], &["\nb"]);
     check(&regex(r"\D\W\S"), &["a!b"], &["1!b", "aab", "a! ", "٣!b"]);
 }
 

@@ -22,6 +22,7 @@ mod ask;
 #[doc(hidden)]
 pub mod check;
 mod checkpoint;
+mod constraint;
 mod cpu;
 mod cuda;
 mod embedded;
@@ -43,6 +44,7 @@ mod weight;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score};
 pub use checkpoint::Checkpoint;
+pub use constraint::EachGap;
 pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 pub use encode::GAP;
@@ -50,6 +52,7 @@ pub use error::{Advice, Error, Result};
 pub use facts::Facts;
 pub use family::{Convention, Family};
 pub use job::Job;
+pub use lacuna_constrain::Constraint;
 pub use model::{Device, Memory, Model, load};
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 pub use record::{Detail, Ended, Kind, Record, StepRecord};

@@ -1,14 +1,17 @@
 //! How a user asks for a text to be decoded, and what that means for a checkpoint.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use lacuna::catalogue::{Need, PRESETS, Params, Value};
 use lacuna::{
-    AttentionSource, Borders, Canvas, Description, Error, Grow, LONGEST_STRATEGY, Options, Recipe, Result, Run,
-    Sampling, Strategy, Token, TokenRule, sources,
+    AttentionSource, Borders, CONSTRAINTS, Canvas, Description, Error, Grow, LONGEST_STRATEGY, Message, Options,
+    Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, sources,
 };
+use lacuna_constrain::{Compiled, Constraint, Ending};
 use serde::{Deserialize, Serialize};
 
+use crate::constraint::{EachGap, compile, given, named};
 use crate::{Checkpoint, Convention};
 
 /// Canvas length where neither the request nor the checkpoint names one.
@@ -52,6 +55,7 @@ pub struct Plan {
     pub max_tokens: Option<usize>,
     /// Tokens that end a text.
     pub ends: Vec<Token>,
+    constraint: Option<Arc<Compiled>>,
 }
 
 impl Deref for Request {
@@ -70,11 +74,19 @@ impl Request {
 
     /// The plan for a checkpoint.
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
-        self.plan_for(&PlanContext::of(checkpoint))
+        let unconstrained = Self(self.0.filter(|name| !CONSTRAINTS.contains(&name)));
+        let plan = unconstrained.plan_for(&PlanContext::of(checkpoint))?;
+        match given(self)? {
+            Some((name, constraint)) => plan.constrain(name, &constraint, checkpoint),
+            None => Ok(plan),
+        }
     }
 
-    /// The plan for any model.
+    /// The plan for any model. Constraints are about text, so that they need a checkpoint's tokenizer.
     pub fn plan_for(&self, model: &PlanContext) -> Result<Plan> {
+        if let Some(name) = named(self)? {
+            return Err(Error::BadConstraint { name, why: "the tokenizer of this model is not known here".into() });
+        }
         let name = self.strategy_for(model);
         if name.len() > LONGEST_STRATEGY {
             let expected = format!("must have at most {LONGEST_STRATEGY} bytes");
@@ -128,7 +140,7 @@ impl Request {
             true => max_tokens.filter(|_| self.get("gen_length").is_none()),
             false => max_tokens.or(Some(USUAL_MOST.max(gen_length))),
         };
-        Ok(Plan { strategy, params, options, gen_length, max_tokens, ends: model.ends.clone() })
+        Ok(Plan { strategy, params, options, gen_length, max_tokens, ends: model.ends.clone(), constraint: None })
     }
 
     /// One request for each of several strategies, each with those of the parameters that it uses. A parameter that none of them
@@ -212,6 +224,26 @@ pub fn uses_attention(strategy: &str) -> bool {
 }
 
 impl Plan {
+    /// The same plan with a constraint on the text, which is given by this name.
+    pub fn constrain(mut self, name: &'static str, constraint: &Constraint, checkpoint: &Checkpoint) -> Result<Self> {
+        if self.constraint.is_some() {
+            return Err(Error::BadConstraint { name, why: "there is a constraint already: give one of them".into() });
+        }
+        if !self.options.suppressed.is_empty() {
+            let message = Message::from("a constraint says itself where the text may end: leave out ");
+            return Err(Error::Incompatible(message.parameter("suppress_eos")));
+        }
+        let compiled = compile(name, constraint, checkpoint)?;
+        self.constraint = Some(compiled.clone());
+        self.options.constraint = Some(Arc::new(EachGap { compiled, ending: Ending::Padded }));
+        Ok(self)
+    }
+
+    /// True if there is a constraint on the text.
+    pub fn is_constrained(&self) -> bool {
+        self.constraint.is_some()
+    }
+
     /// A run that answers a prompt.
     pub fn answer(&self, prompt: &[Token], model: &Description) -> Result<Run> {
         let length = self.gen_length;
@@ -250,9 +282,24 @@ impl Plan {
             return Err(Error::parameter("block_length", block.to_string(), expected));
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
-        let canvas = Canvas::with_tail(prompt, end - prompt.len(), model.mask)?;
-        let options = Options { grow, length: Some(asked), ..self.options.clone() };
-        Run::new(canvas, self.strategy.clone(), options, model)
+        let start = |length: usize| {
+            let canvas = Canvas::with_tail(prompt, length, model.mask)?;
+            let options = Options { grow: grow.clone(), length: Some(asked), ..self.options.clone() };
+            Run::new(canvas, self.strategy.clone(), options, model)
+        };
+        match start(end - prompt.len()) {
+            Err(Error::Unmeetable { shortest: Some(shortest), .. }) => match self.max_tokens {
+                // A text under a constraint is complete when its canvas is, so that there must be room enough from the start.
+                Some(most) if shortest <= most => start((2 * shortest).next_multiple_of(length).min(most)),
+                most => {
+                    let (name, length) = most.map_or(("gen_length", length), |most| ("max_tokens", most));
+                    let expected =
+                        format!("must be at least {shortest}, the shortest length that meets the constraint");
+                    Err(Error::parameter(name, length.to_string(), expected))
+                }
+            },
+            run => run,
+        }
     }
 
     /// Upper bound on the length of a canvas whose first gap is at `from`. One that grows by itself does so within the context.
@@ -274,6 +321,9 @@ impl Plan {
         }
         if !allow_eos {
             options.suppressed.extend(&self.ends);
+            if let Some(compiled) = self.constraint.clone() {
+                options.constraint = Some(Arc::new(EachGap { compiled, ending: Ending::Exact }));
+            }
         }
         Run::new(canvas, self.strategy.clone(), options, model)
     }

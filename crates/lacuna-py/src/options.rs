@@ -71,17 +71,23 @@ fn value(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
     if let Ok(number) = given.extract::<f64>() {
         return Ok(Value::Number(number));
     }
-    let numbers = given
-        .try_iter()
-        .ok()
-        .and_then(|items| items.map(|item| item.ok()?.extract::<u64>().ok()).collect::<Option<Vec<u64>>>());
-    numbers.map(Value::Integers).ok_or_else(|| {
+    // A schema, where the text of a file is expected.
+    if given.is_instance_of::<PyDict>() {
+        let json = given.py().import("json")?.call_method1("dumps", (given,))?;
+        return Ok(Value::Text(json.extract()?));
+    }
+    let items: Option<Vec<Bound<'_, PyAny>>> =
+        given.try_iter().ok().and_then(|items| items.collect::<PyResult<_>>().ok());
+    let numbers = |items: &Vec<Bound<'_, PyAny>>| items.iter().map(|item| item.extract().ok()).collect::<Option<_>>();
+    let texts = |items: &Vec<Bound<'_, PyAny>>| items.iter().map(|item| item.extract().ok()).collect::<Option<_>>();
+    let list = items.and_then(|items| numbers(&items).map(Value::Integers).or_else(|| texts(&items).map(Value::Texts)));
+    list.ok_or_else(|| {
         if given.is_callable() && name == "strategy" {
             return PyTypeError::new_err("strategy: a function gets a name with register_order or register_pace");
         }
         let kind = given.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
         PyTypeError::new_err(format!(
-            "{name}: expected a number, a text, a bool or a list of whole numbers, got {kind}"
+            "{name}: expected a number, a text, a bool, or a list of whole numbers or texts, got {kind}"
         ))
     })
 }

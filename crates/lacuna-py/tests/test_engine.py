@@ -24,6 +24,20 @@ class EngineCase(unittest.TestCase):
         cls.model = lacuna.Model(device="cpu", precision="f32")
 
 
+class Constrained(EngineCase):
+    def test_answers_keep_to_their_format(self):
+        schema = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"], "additionalProperties": False}
+        for strategy in ("dos+eb", "confidence", "random+top4"):
+            answer = self.model.generate(PROMPT, json_schema=schema, gen_length=32, strategy=strategy).text
+            self.assertIsInstance(json.loads(answer)["left"], int)
+            self.assertIn(self.model.generate(PROMPT, choices=["yes", "no"], gen_length=16, strategy=strategy).text, ("yes", "no"))
+        self.assertRegex(self.model.fill("a <gap:3> b", regex="[0-9]*").text, "^a [0-9]{3,} b$")
+        with self.assertRaisesRegex(ValueError, "regex=: the pattern|regex: the pattern"):
+            self.model.generate(PROMPT, regex="(a")
+        with self.assertRaisesRegex(ValueError, "at least"):
+            self.model.generate(PROMPT, regex="x{300}", gen_length=8)
+
+
 class Generate(EngineCase):
     def test_answers_are_those_of_the_engine_in_rust(self):
         self.assertEqual(self.model.encode_prompt(PROMPT), EXPECTED["prompt_tokens"])

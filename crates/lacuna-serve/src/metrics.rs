@@ -110,7 +110,7 @@ impl Metrics {
         let known = texts.contains_key(strategy) || texts.len() < MOST_STRATEGIES;
         let texts = texts.entry(if known { strategy } else { "other" }.into()).or_default();
         match finish {
-            Finish::Stop => texts.stop += 1,
+            Finish::Stop | Finish::ToolCalls => texts.stop += 1,
             Finish::Length => texts.length += 1,
         }
         texts.tokens += tokens as u64;

@@ -39,6 +39,9 @@ pub(crate) enum Finish {
     Stop,
     /// There was no room for more.
     Length,
+    /// It is a call of a function.
+    #[serde(rename = "tool_calls")]
+    ToolCalls,
 }
 
 /// An addition to a text.

@@ -82,6 +82,20 @@ pub enum Error {
         /// The known name most like it, or all of them.
         advice: String,
     },
+    /// A constraint that cannot be read or kept.
+    BadConstraint {
+        /// The parameter that it was given by.
+        name: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// A constraint that no text of the length given meets.
+    Unmeetable {
+        /// Tokens of the answer or the gap.
+        length: usize,
+        /// The shortest length that would do, if any would.
+        shortest: Option<usize>,
+    },
     /// Things that do not go together.
     Incompatible(Message),
     /// A pace chose nothing, or a run does not end.
@@ -191,6 +205,7 @@ impl Error {
             Self::Parameter { name, .. } | Self::MissingParameter { name, .. } | Self::UnusedParameter { name, .. } => {
                 Some(name)
             }
+            Self::BadConstraint { name, .. } => Some(name),
             Self::UnknownParameter { name } => Some(name),
             Self::UnknownStrategy { .. } => Some("strategy"),
             Self::NoSuchLayer { .. } => Some("layer"),
@@ -240,6 +255,15 @@ impl Error {
             }
             Self::UnknownParameter { name } => format!("there is no parameter '{name}'"),
             Self::UnknownStrategy { name, advice } => format!("unknown strategy '{name}': {advice}"),
+            Self::BadConstraint { name: parameter, why } => format!("{}: {why}", name(parameter)),
+            Self::Unmeetable { length, shortest: Some(shortest) } => format!(
+                "the constraint cannot be met in {length} tokens: the shortest length that would do is {shortest}"
+            ),
+            Self::Unmeetable { shortest: None, .. } => {
+                "the constraint cannot be met in any number of tokens: no tokens spell \
+                                                        such a text, or what is already there contradicts it"
+                    .into()
+            }
             Self::Incompatible(message) => message.worded(name),
             Self::NoProgress { step } => {
                 format!("the strategy makes no progress at step {step}: its pace must choose at least one position")

@@ -69,7 +69,7 @@ pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
 pub use length::{Daedal, Expansion, Fixed, Length, Resize};
-pub use options::{Grow, LONGEST_STRATEGY, Options};
+pub use options::{CONSTRAINTS, Grow, LONGEST_STRATEGY, Options};
 pub use order::{
     CertainDependency, Confidence, Dependency, DependencyGain, Entropy, Frequencies, Given, LeftToRight, Margin, Order,
     PositionPrior, Random, RankBy, RightToLeft, sources,

@@ -46,6 +46,9 @@ const CONVENTIONS: Kind = Kind::Choice(&["llada", "dream"]);
 /// The longest name of a strategy, in bytes.
 pub const LONGEST_STRATEGY: usize = 160;
 
+/// The parameters that constrain the text. At most one of them is given.
+pub const CONSTRAINTS: [&str; 5] = ["regex", "choices", "json", "json_schema", "grammar"];
+
 /// The parameters that go with every strategy.
 pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::new(
@@ -132,6 +135,30 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         Default::Flag(false),
         "commit end-of-text and end-of-turn tokens last (LLaDA's confidence_eos_eot_inf)",
     ),
+    Parameter::new(
+        "regex",
+        Kind::Text,
+        Default::Depends("none"),
+        "regular expression that the answer matches as a whole; in a text with gaps, each gap",
+    )
+    .alias("guided_regex"),
+    Parameter::new("choices", Kind::Texts, Default::Depends("none"), "texts of which the answer, or each gap, is one")
+        .alias("guided_choice"),
+    Parameter::new("json", Kind::Flag, Default::Flag(false), "the answer, or each gap, is a JSON object"),
+    Parameter::new(
+        "json_schema",
+        Kind::File,
+        Default::Depends("none"),
+        "JSON schema that the answer, or each gap, is valid by",
+    )
+    .alias("guided_json"),
+    Parameter::new(
+        "grammar",
+        Kind::File,
+        Default::Depends("none"),
+        "context-free grammar of the answer, or of each gap, in llama.cpp's notation (GBNF)",
+    )
+    .alias("guided_grammar"),
     Parameter::new(
         "early_stop",
         Kind::Flag,

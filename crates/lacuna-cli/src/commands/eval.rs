@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 use lacuna::catalogue::{Layers, Params};
-use lacuna::{Borders, Canvas, Description, Options, Recipe, Run, Token};
+use lacuna::{Borders, CONSTRAINTS, Canvas, Description, Options, Recipe, Run, Token};
 use lacuna_eval::report::merge;
 use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
 use lacuna_eval::suite::Suite;
@@ -175,11 +175,12 @@ pub(super) fn settings(plan: &Plan) -> Result<Params> {
 pub(super) fn general(request: &Request) -> Params {
     request.filter(|name| {
         matches!(name, "temperature" | "top_p" | "top_k" | "sampling" | "guidance" | "suppress_eos" | "defer_eos")
+            || CONSTRAINTS.contains(&name)
     })
 }
 
 fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>> {
-    let base = Request(request.filter(|name| name != "strategy"));
+    let base = Request(request.filter(|name| name != "strategy" && !CONSTRAINTS.contains(&name)));
     let context = PlanContext::of(&engine.checkpoint);
     if let Some(suite) = &args.suite {
         if request.get("strategy").is_some() {

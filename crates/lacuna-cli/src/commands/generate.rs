@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use lacuna::Token;
-use lacuna_models::{Job, Kind, Record};
+use lacuna::catalogue::Params;
+use lacuna::{CONSTRAINTS, Token};
+use lacuna_models::{Job, Kind, Record, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -22,7 +23,9 @@ Examples:
   lacuna generate --strategy confidence --gen-length 128 --block-length 32 \"...\"
   lacuna generate --model LLaDA-8B-Instruct --strategy dos+eb --layer 4 \"...\"
   lacuna generate --jsonl prompts.jsonl --format json > runs.jsonl
-  lacuna generate --prompt-tokens 1,2,3 --format json")]
+  lacuna generate --prompt-tokens 1,2,3 --format json
+  lacuna generate --json-schema answer.schema.json \"...\"
+  lacuna generate --regex '.*#### -?[0-9]+' \"...\"")]
 pub(crate) struct Generate {
     /// Prompts to answer, each on its own; '-' reads one from standard input
     #[arg(value_name = "PROMPT")]
@@ -34,7 +37,8 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
     prompt_tokens: Vec<Tokens>,
     /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
-    /// {"prompt_tokens": [...]}; its "id" and all other columns come back in the output
+    /// {"prompt_tokens": [...]}; "regex", "choices", "json", "json_schema" or "grammar" constrain its answer; its "id" and all other
+    /// columns come back in the output
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
     /// Give the prompt to the model as it is, without its chat template
@@ -59,13 +63,15 @@ struct Prompt {
     id: Option<Value>,
     columns: Map<String, Value>,
     tokens: Vec<Token>,
+    /// Constraint on its answer.
+    constraint: Params,
     /// Where it stands, if there are others.
     place: String,
 }
 
 impl Prompt {
     fn new(tokens: Vec<Token>) -> Self {
-        Self { id: None, columns: Map::new(), tokens, place: String::new() }
+        Self { id: None, columns: Map::new(), tokens, constraint: Params::new(), place: String::new() }
     }
 }
 
@@ -89,11 +95,18 @@ struct Line {
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
-    let plan = args.decoding.request()?.plan(&engine.checkpoint)?;
+    let request = args.decoding.request()?;
+    let plan = request.plan(&engine.checkpoint)?;
     let prompts = prompts(args, &engine)?;
     let mut jobs = Vec::new();
     for prompt in prompts {
-        let run = plan.answer(&prompt.tokens, engine.predictor.description());
+        let model = engine.predictor.description();
+        let run = if prompt.constraint == Params::new() {
+            plan.answer(&prompt.tokens, model)
+        } else {
+            let own = Request(prompt.constraint.or(&request)).plan(&engine.checkpoint);
+            own.and_then(|own| own.answer(&prompt.tokens, model))
+        };
         let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
         jobs.push(Job { id: prompt.id, columns: prompt.columns, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
     }
@@ -137,7 +150,10 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
 }
 
 fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
-    let line: Line = serde_json::from_str(line).map_err(|error| anyhow!("it is no prompt object: {error}"))?;
+    let unread = |error| anyhow!("it is no prompt object: {error}");
+    let mut members: Map<String, Value> = serde_json::from_str(line).map_err(unread)?;
+    let constraint = constraint(&mut members)?;
+    let line: Line = serde_json::from_value(Value::Object(members)).map_err(unread)?;
     let tokens = match (line.prompt, line.messages, line.prompt_tokens) {
         (Some(prompt), None, None) => encode(&prompt, args, engine)?,
         (None, Some(messages), None) => {
@@ -151,7 +167,24 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
     if let Some(column) = line.columns.keys().find(|column| Record::FIELDS.contains(&column.as_str())) {
         bail!("its column \"{column}\" is one that the output has, too: give it another name");
     }
-    Ok(Prompt { id: line.id, columns: line.columns, ..Prompt::new(tokens) })
+    Ok(Prompt { id: line.id, columns: line.columns, constraint, ..Prompt::new(tokens) })
+}
+
+/// Takes the constraint out of a prompt object. What is a file on the command line is its text here, or the object that it holds.
+fn constraint(members: &mut Map<String, Value>) -> Result<Params> {
+    let mut params = Params::new();
+    for name in CONSTRAINTS {
+        match members.remove(name) {
+            None | Some(Value::Null) => {}
+            Some(object @ Value::Object(_)) => params.set(name, &object.to_string().as_str().into())?,
+            Some(value) => {
+                let shown = value.to_string();
+                let refused = |_| lacuna::Error::parameter(name, shown, "must be of another type");
+                params.set(name, &serde_json::from_value(value).map_err(refused)?)?;
+            }
+        }
+    }
+    Ok(params)
 }
 
 fn encode(prompt: &str, args: &Generate, engine: &Engine) -> Result<Vec<Token>> {

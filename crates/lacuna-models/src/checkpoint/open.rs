@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use lacuna::Token;
 use lacuna::catalogue::Params;
+use lacuna_constrain::Vocabulary;
 use serde::Deserialize;
 
 use super::tensors::Tensors;
@@ -23,6 +24,7 @@ pub struct Checkpoint {
     recommended: Params,
     weights: Weights,
     text: OnceLock<Text>,
+    vocabulary: OnceLock<Vocabulary>,
 }
 
 /// Where the weights come from.
@@ -78,7 +80,7 @@ impl Checkpoint {
         if let Weights::Stored(tensors) = &weights {
             tensors.check(&architecture)?;
         }
-        Ok(Self { files, architecture, recommended, weights, text: OnceLock::new() })
+        Ok(Self { files, architecture, recommended, weights, text: OnceLock::new(), vocabulary: OnceLock::new() })
     }
 
     /// The same model with this mask token, for checkpoints that do not name theirs.
@@ -128,6 +130,15 @@ impl Checkpoint {
     pub fn ends(&self) -> Vec<Token> {
         let turn = self.text().ok().and_then(Text::end_of_turn);
         self.architecture.end.into_iter().chain(turn).collect()
+    }
+
+    /// The tokens as constraints see them: their bytes, and those that end a text. Made when first asked for.
+    pub(crate) fn vocabulary(&self) -> Result<&Vocabulary> {
+        if let Some(vocabulary) = self.vocabulary.get() {
+            return Ok(vocabulary);
+        }
+        let vocabulary = self.text()?.vocabulary(self.architecture.vocabulary, &self.ends())?;
+        Ok(self.vocabulary.get_or_init(|| vocabulary))
     }
 
     /// Its name in messages.

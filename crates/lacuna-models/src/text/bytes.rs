@@ -1,8 +1,11 @@
 //! Tokens as bytes.
 
 use lacuna::Token;
+use lacuna_constrain::{Vocabulary, token_bytes};
+use serde_json::Value;
 
 use super::codec::{Specials, Text};
+use crate::{Error, Result};
 
 impl Text {
     /// The bytes that a token stands for. A character may be spread over several tokens.
@@ -17,6 +20,15 @@ impl Text {
             return vec![byte];
         }
         written.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(|| decoded.into_bytes())
+    }
+
+    /// All tokens of a model with `size` of them as bytes, for constraints; `ends` end a text.
+    pub(crate) fn vocabulary(&self, size: usize, ends: &[Token]) -> Result<Vocabulary> {
+        let unfit = |reason: String| Error::Tokenizer { file: self.file.clone(), reason };
+        let written = self.tokenizer.to_string(false).map_err(|error| unfit(error.to_string()))?;
+        let tokenizer: Value = serde_json::from_str(&written).map_err(|error| unfit(error.to_string()))?;
+        let bytes = token_bytes(&tokenizer, size).map_err(|error| unfit(error.to_string()))?;
+        Ok(Vocabulary::new(bytes, ends))
     }
 
     /// The length of the longest token in bytes, or a little more.

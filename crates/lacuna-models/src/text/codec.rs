@@ -20,7 +20,7 @@ const END_OF_TURN: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 #[derive(Debug)]
 pub struct Text {
     place: String,
-    file: String,
+    pub(super) file: String,
     pub(super) tokenizer: Tokenizer,
     template: Option<Template>,
 }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::tools::{FIELDS, Offer, PastCall, Tool, ToolChoice};
 use super::{ApiError, fields, neutral, words};
 use crate::service::Service;
 
@@ -95,6 +96,7 @@ pub(crate) struct CompletionBody {
     stream_options: Option<StreamOptions>,
     /// Let gaps end the text instead of filling them to the end.
     allow_eos: Option<bool>,
+    response_format: Option<ResponseFormat>,
 }
 
 /// What `/v1/chat/completions` takes.
@@ -126,6 +128,61 @@ pub(crate) struct ChatBody {
     stream_options: Option<StreamOptions>,
     /// Let gaps end the text instead of filling them to the end.
     allow_eos: Option<bool>,
+    response_format: Option<ResponseFormat>,
+    /// Functions that the answer may call.
+    tools: Option<Vec<Tool>>,
+    /// Whether one is called; auto if not given.
+    tool_choice: Option<ToolChoice>,
+    /// An answer makes one call at most.
+    #[serde(rename = "parallel_tool_calls")]
+    _parallel_tool_calls: Option<bool>,
+}
+
+/// The form of a text.
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum ResponseFormat {
+    /// Any text.
+    Text,
+    /// A JSON object.
+    JsonObject,
+    /// JSON that a schema accepts.
+    JsonSchema {
+        /// The schema.
+        json_schema: NamedSchema,
+    },
+}
+
+/// A JSON schema with a name.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedSchema {
+    /// Ignored.
+    #[serde(rename = "name")]
+    _name: Option<String>,
+    /// Ignored.
+    #[serde(rename = "description")]
+    _description: Option<String>,
+    /// Any JSON object if not given.
+    schema: Option<Map<String, Value>>,
+    /// The text is valid in any case.
+    #[serde(rename = "strict")]
+    _strict: Option<bool>,
+}
+
+impl ResponseFormat {
+    /// The request with this form of the text.
+    fn apply(self, request: Request) -> Result<Request, ApiError> {
+        Ok(match self {
+            Self::Text => request,
+            Self::JsonObject | Self::JsonSchema { json_schema: NamedSchema { schema: None, .. } } => {
+                request.with("json", true)?
+            }
+            Self::JsonSchema { json_schema: NamedSchema { schema: Some(schema), .. } } => {
+                request.with("json_schema", &*Value::Object(schema).to_string())?
+            }
+        })
+    }
 }
 
 /// One prompt or several.
@@ -168,7 +225,15 @@ pub(crate) struct StreamOptions {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Message {
     role: Role,
-    content: Content,
+    content: Option<Content>,
+    /// Functions that the model has called.
+    tool_calls: Option<Vec<PastCall>>,
+    /// Ignored: results follow their calls.
+    #[serde(rename = "tool_call_id")]
+    _tool_call_id: Option<String>,
+    /// Ignored: nothing is refused in words.
+    #[serde(rename = "refusal")]
+    _refusal: Option<String>,
     /// Ignored: templates have no place for it.
     #[serde(rename = "name")]
     _name: Option<String>,
@@ -189,6 +254,8 @@ pub(crate) enum Role {
     User,
     /// The model.
     Assistant,
+    /// A function that the model has called.
+    Tool,
 }
 
 /// The content of a message.
@@ -233,6 +300,8 @@ pub(crate) struct Ask {
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
     pub(crate) allow_eos: bool,
+    /// Functions that the answer may call.
+    pub(crate) offer: Option<Offer>,
 }
 
 /// The prompt of a request.
@@ -268,8 +337,11 @@ impl Ask {
     /// Reads the body of `/v1/completions`.
     pub(crate) fn completion(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         neutral::take(&mut body)?;
-        let request = fields::take(&mut body)?;
+        let mut request = fields::take(&mut body, &[])?;
         let body: CompletionBody = typed(Value::Object(body))?;
+        if let Some(format) = body.response_format {
+            request = format.apply(request)?;
+        }
         let n = body.n.unwrap_or(1);
         if body.best_of.is_some_and(|best_of| best_of != n) {
             return Err(ApiError::bad("best_of must be n: all texts are returned").at("best_of"));
@@ -306,6 +378,7 @@ impl Ask {
             stream: body.stream.unwrap_or(false),
             include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             allow_eos: body.allow_eos.unwrap_or(false),
+            offer: None,
         }
         .checked()
     }
@@ -313,15 +386,31 @@ impl Ask {
     /// Reads the body of `/v1/chat/completions`.
     pub(crate) fn chat(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         neutral::take(&mut body)?;
-        let request = fields::take(&mut body)?;
+        let mut request = fields::take(&mut body, &FIELDS)?;
         let body: ChatBody = typed(Value::Object(body))?;
+        if let Some(format) = body.response_format {
+            request = format.apply(request)?;
+        }
+        let offer = Offer::new(body.tools, body.tool_choice)?;
         if body.messages.is_empty() {
             return Err(ApiError::bad("a chat has at least one message").at("messages"));
         }
+        let silent = |message: &Message| message.content.is_none() && message.tool_calls.is_none();
+        if let Some(index) = body.messages.iter().position(silent) {
+            let why = format!("messages[{index}] has no content");
+            return Err(ApiError::bad(why).at(format!("messages[{index}].content")));
+        }
         let lengths = [("max_tokens", body.max_tokens), ("max_completion_tokens", body.max_completion_tokens)];
+        let mut messages: Vec<(&'static str, String)> = body.messages.into_iter().map(Message::pair).collect();
+        if let Some(offer) = &offer {
+            match messages.first_mut().filter(|(role, _)| *role == "system") {
+                Some((_, content)) => *content = format!("{content}\n\n{}", offer.describe()),
+                None => messages.insert(0, ("system", offer.describe())),
+            }
+        }
         Self {
             model: body.model,
-            given: Given::Chat(body.messages.into_iter().map(Message::pair).collect()),
+            given: Given::Chat(messages),
             goal: body.text.map_or(Goal::Answer, Goal::Gaps),
             request,
             max_tokens: most_tokens(&lengths)?,
@@ -332,6 +421,7 @@ impl Ask {
             stream: body.stream.unwrap_or(false),
             include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             allow_eos: body.allow_eos.unwrap_or(false),
+            offer,
         }
         .checked()
     }
@@ -342,6 +432,9 @@ impl Ask {
         }
         if self.allow_eos && matches!(self.goal, Goal::Answer) {
             return Err(ApiError::bad("allow_eos is for gaps: an answer may end anyway").at("allow_eos"));
+        }
+        if self.offer.is_some() && !matches!(self.goal, Goal::Answer) {
+            return Err(ApiError::bad("tools are called by answers, not in texts with gaps").at("tools"));
         }
         if self.logprobs && matches!(self.goal, Goal::Gaps(_)) {
             return Err(ApiError::bad("logprobs are told of answers, not of texts with gaps").at("logprobs"));
@@ -355,14 +448,18 @@ impl Message {
     pub(crate) fn pair(self) -> (&'static str, String) {
         let role = match self.role {
             Role::System | Role::Developer => "system",
-            Role::User => "user",
+            // Not all templates know of tools: what they return is told as by the user.
+            Role::User | Role::Tool => "user",
             Role::Assistant => "assistant",
         };
-        let content = match self.content {
-            Content::Text(text) => text,
-            Content::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
+        let said = match self.content {
+            None => String::new(),
+            Some(Content::Text(text)) => text,
+            Some(Content::Parts(parts)) => parts.into_iter().map(|part| part.text).collect(),
         };
-        (role, content)
+        let calls = self.tool_calls.iter().flatten().map(PastCall::written);
+        let parts = std::iter::once(said).filter(|said| !said.is_empty()).chain(calls);
+        (role, parts.collect::<Vec<_>>().join("\n"))
     }
 }
 

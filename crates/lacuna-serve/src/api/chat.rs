@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 use super::ApiError;
 use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
+use super::tools::ToolCall;
 use crate::service::Service;
-use crate::transcript::{Finish, Scored};
+use crate::transcript::{Finish, News, Scored};
 use crate::watch::Watch;
 
 /// An answer.
@@ -43,7 +44,12 @@ pub(crate) struct ChatChoice {
 pub(crate) struct Answer {
     #[schema(pattern = "^assistant$")]
     role: &'static str,
-    content: String,
+    /// Null if a function is called.
+    #[schema(required)]
+    content: Option<String>,
+    /// The function that is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[ToolCall; 1]>,
     /// Always null: nothing is refused in words.
     #[schema(value_type = Option<String>, required)]
     refusal: Option<()>,
@@ -97,7 +103,11 @@ pub(crate) struct ChatDelta {
 pub(crate) struct Delta {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    /// The function that is called, whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[ToolCall; 1]>,
 }
 
 impl ChatLogprobs {
@@ -122,27 +132,64 @@ impl ChatLogprobs {
 )]
 pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Payload) -> Result<Response, ApiError> {
     let (ask, exchange, _) = take_on(service, Ask::chat(body)?, Watch::default(), "chatcmpl").await?;
+    let offers = ask.offer.is_some();
     if ask.stream {
-        return Ok(exchange.stream(chunk));
+        let mut held: Vec<News> = Vec::new();
+        return Ok(exchange.stream(move |head, piece, usage| match piece {
+            Some(piece) if offers => Some(chunk(head, Some(hold(&mut held, piece)?), true, usage)),
+            piece => Some(chunk(head, piece, false, usage)),
+        }));
     }
     let (Head { id, created, model }, texts, usage) = exchange.finish().await?;
-    let choice = |(index, news): (usize, crate::transcript::News)| ChatChoice {
-        index,
-        message: Answer { role: "assistant", content: news.text, refusal: None },
-        logprobs: ChatLogprobs::of(news.tokens),
-        finish_reason: news.finish,
+    let choice = |(index, news): (usize, News)| {
+        let call = ToolCall::parse(&news.text, &format!("{id}-{index}"), None).filter(|_| offers);
+        ChatChoice {
+            index,
+            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { news.finish },
+            message: Answer {
+                role: "assistant",
+                content: call.is_none().then_some(news.text),
+                tool_calls: call.map(|call| [call]),
+                refusal: None,
+            },
+            logprobs: ChatLogprobs::of(news.tokens),
+        }
     };
     let choices = texts.into_iter().enumerate().map(choice).collect();
     Ok(Json(ChatCompletion { id, object: "chat.completion", created, model, choices, usage }).into_response())
 }
 
-fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> ChatChunk {
+/// Holds the pieces of a call back until it is whole.
+fn hold(held: &mut Vec<News>, mut piece: Piece) -> Option<Piece> {
+    if held.len() <= piece.index {
+        held.resize_with(piece.index + 1, News::default);
+    }
+    let before = &mut held[piece.index];
+    before.text.push_str(&piece.news.text);
+    if !before.text.starts_with('{') {
+        return Some(piece);
+    }
+    before.tokens.append(&mut piece.news.tokens);
+    piece.news.finish?;
+    let News { text, tokens, .. } = std::mem::take(before);
+    Some(Piece { first: true, news: News { text, tokens, finish: piece.news.finish }, ..piece })
+}
+
+/// A part of a streamed answer, which may be a call if functions are offered.
+fn chunk(head: &Head, piece: Option<Piece>, offers: bool, usage: Option<Option<Usage>>) -> ChatChunk {
     let Head { id, created, model } = head.clone();
-    let delta = |Piece { index, first, news }| ChatDelta {
-        index,
-        delta: Delta { role: first.then_some("assistant"), content: news.text },
-        logprobs: ChatLogprobs::of(news.tokens),
-        finish_reason: news.finish,
+    let delta = |Piece { index, first, news }: Piece| {
+        let call = ToolCall::parse(&news.text, &format!("{id}-{index}"), Some(0)).filter(|_| offers);
+        ChatDelta {
+            index,
+            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { news.finish },
+            delta: Delta {
+                role: first.then_some("assistant"),
+                content: call.is_none().then_some(news.text),
+                tool_calls: call.map(|call| [call]),
+            },
+            logprobs: ChatLogprobs::of(news.tokens),
+        }
     };
     let choices = piece.map(delta).into_iter().collect();
     ChatChunk { id, object: "chat.completion.chunk", created, model, choices, usage }

@@ -92,8 +92,9 @@ pub(crate) async fn completions(
     Ok(Json(completion(&head, choices, Some(Some(usage)))).into_response())
 }
 
-fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> Completion {
-    completion(head, piece.into_iter().map(|piece| CompletionChoice::new(piece.index, piece.news)).collect(), usage)
+fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> Option<Completion> {
+    let choices = piece.into_iter().map(|piece| CompletionChoice::new(piece.index, piece.news)).collect();
+    Some(completion(head, choices, usage))
 }
 
 fn completion(head: &Head, choices: Vec<CompletionChoice>, usage: Option<Option<Usage>>) -> Completion {

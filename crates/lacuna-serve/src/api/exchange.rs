@@ -208,18 +208,24 @@ impl Exchange {
         Ok((self.head.clone(), texts, self.usage()))
     }
 
-    /// The texts as they grow, as OpenAI streams them. `chunk` writes a piece, or with none the usage.
-    pub(crate) fn stream<C: Serialize + 'static>(self, chunk: Chunk<C>) -> Response {
+    /// The texts as they grow, as OpenAI streams them. `chunk` writes a piece, if it is to be sent now, or with none the usage, which
+    /// is left out, null, or there.
+    pub(crate) fn stream<C: Serialize + 'static>(
+        self,
+        mut chunk: impl FnMut(&Head, Option<Piece>, Option<Option<Usage>>) -> Option<C> + Send + 'static,
+    ) -> Response {
         let include_usage = self.include_usage;
         let events = self.events(move |exchange, step, events| match step {
             Some(Ok((_, piece))) if piece.news.text.is_empty() && piece.news.finish.is_none() => {}
             Some(Ok((_, piece))) => {
-                events.push_back(data(&chunk(&exchange.head, Some(piece), include_usage.then_some(None))));
+                events.extend(
+                    chunk(&exchange.head, Some(piece), include_usage.then_some(None)).map(|chunk| data(&chunk)),
+                );
             }
             Some(Err(error)) => events.push_back(data(&error.body())),
             None => {
                 if include_usage {
-                    events.push_back(data(&chunk(&exchange.head, None, Some(Some(exchange.usage())))));
+                    events.extend(chunk(&exchange.head, None, Some(Some(exchange.usage()))).map(|chunk| data(&chunk)));
                 }
                 events.push_back(Event::default().data("[DONE]"));
             }
@@ -255,9 +261,6 @@ impl Drop for Exchange {
         self.work.charge(self.usage.prompt_tokens + written);
     }
 }
-
-/// Writes a piece of a stream, or with none its usage. The usage is left out, null, or there.
-pub(crate) type Chunk<C> = fn(&Head, Option<Piece>, Option<Option<Usage>>) -> C;
 
 /// An event without a name, as OpenAI's are, that carries JSON.
 fn data(value: &impl Serialize) -> Event {

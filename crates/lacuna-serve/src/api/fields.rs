@@ -18,13 +18,12 @@ pub(crate) struct Refused {
     why: &'static str,
 }
 
-const TOOLS: &str = "the models that this server runs do not call tools";
+const TOOLS: &str = "tools are for chats, as tools and tool_choice";
 const ORDER: &str = "tokens are not chosen one after the other, so there are no earlier ones to penalize";
-const FREE: &str = "the text cannot be held to a format; a text with gaps (the field text) can hold a frame";
 const TEXT: &str = "this server writes text only";
 
 /// What cannot be honoured. The value that asks for nothing is let pass: null, false, 0, "none", [], {}, or plain text.
-pub(crate) const REFUSED: [Refused; 18] = [
+pub(crate) const REFUSED: [Refused; 17] = [
     Refused { name: "logit_bias", why: "logits cannot be changed from outside" },
     Refused { name: "frequency_penalty", why: ORDER },
     Refused { name: "presence_penalty", why: ORDER },
@@ -34,8 +33,7 @@ pub(crate) const REFUSED: [Refused; 18] = [
     Refused { name: "functions", why: TOOLS },
     Refused { name: "function_call", why: TOOLS },
     Refused { name: "web_search_options", why: TOOLS },
-    Refused { name: "response_format", why: FREE },
-    Refused { name: "verbosity", why: FREE },
+    Refused { name: "verbosity", why: "the length of the text is set by gen_length and max_tokens" },
     Refused { name: "modalities", why: TEXT },
     Refused { name: "audio", why: TEXT },
     Refused { name: "prediction", why: "a predicted text is not used; a text with gaps (the field text) is" },
@@ -46,21 +44,25 @@ pub(crate) const REFUSED: [Refused; 18] = [
 ];
 
 /// Takes out of a body what is not typed: what has no effect goes, what cannot be is refused, and the parameters are returned.
-pub(crate) fn take(body: &mut Map<String, Value>) -> Result<Request, ApiError> {
+/// `typed` are fields that are refused elsewhere.
+pub(crate) fn take(body: &mut Map<String, Value>, typed: &[&str]) -> Result<Request, ApiError> {
     body.retain(|name, _| !WITHOUT_EFFECT.contains(&name.as_str()));
-    for Refused { name, why } in REFUSED {
-        if body.remove(name).is_some_and(|value| !asks_nothing(&value)) {
-            return Err(ApiError::bad(format!("'{name}' is not possible here: {why}")).at(name));
+    for Refused { name, why } in REFUSED.iter().filter(|field| !typed.contains(&field.name)) {
+        if body.remove(*name).is_some_and(|value| !asks_nothing(&value)) {
+            return Err(ApiError::bad(format!("'{name}' is not possible here: {why}")).at(*name));
         }
     }
     let mut request = Request::default();
     for Named { parameter, .. } in untyped() {
-        let Some(value) = body.remove(parameter.name) else { continue };
+        let given = [Some(parameter.name), parameter.alias].into_iter().flatten().find_map(|name| body.remove(name));
+        let Some(value) = given else { continue };
         // Other servers' word for "all tokens".
         let neutral = value.is_null() || (parameter.name == "top_k" && value == json!(-1));
         if !neutral {
             let shown = value.to_string();
-            let value = serde_json::from_value(value);
+            // The text of a file that holds an object may be sent as the object.
+            let object = parameter.kind == Kind::File && value.is_object();
+            let value = if object { Ok(shown.as_str().into()) } else { serde_json::from_value(value) };
             let value = value.map_err(|_| Error::parameter(parameter.name, shown, parameter.expected()))?;
             request.0.set(parameter.name, &value)?;
         }
@@ -89,13 +91,14 @@ fn untyped() -> impl Iterator<Item = Named> {
 
 /// The parameters as fields, each with its JSON schema. Parts may have their own ranges: what one of them takes is allowed.
 pub(crate) fn schemas() -> impl Iterator<Item = (String, Value)> {
-    untyped().map(|known| {
+    untyped().flat_map(|known| {
         let mut kinds: Vec<Value> = known.kinds().iter().map(schema_of).collect();
         let mut schema = if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) };
         let users = known.users();
         let of = if users.is_empty() { String::new() } else { format!("{}: ", users.join(", ")) };
         schema["description"] = format!("{of}{} (default: {})", known.parameter.about, known.default()).into();
-        (known.parameter.name.into(), schema)
+        let names = [Some(known.parameter.name), known.parameter.alias].into_iter().flatten();
+        names.map(move |name| (name.to_string(), schema.clone()))
     })
 }
 
@@ -128,8 +131,12 @@ fn schema_of(parameter: &Parameter) -> Value {
             {"type": "string", "pattern": "^(all|[0-9]{1,4})$"},
             {"type": "null"},
         ]}),
-        Kind::Text => json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY}),
-        Kind::File => json!({"type": ["string", "null"]}),
+        Kind::Text if parameter.name == "strategy" => {
+            json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY})
+        }
+        Kind::Text => json!({"type": ["string", "null"]}),
+        Kind::Texts => json!({"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1}),
+        Kind::File => json!({"type": ["string", "object", "null"]}),
     }
 }
 

@@ -17,6 +17,7 @@ mod spell;
 mod steps;
 mod strategies;
 mod tokenize;
+mod tools;
 mod words;
 
 pub(crate) use error::ApiError;

@@ -12,7 +12,6 @@ pub(crate) struct Neutral {
 }
 
 const ORDER: &str = "tokens are not chosen one after the other";
-const FREE: &str = "the text cannot be held to a format; a text with gaps (the field text) can hold a frame";
 const GREEDY: &str = "texts are not searched for, they are decoded";
 const ENDS: &str = "early_stop, suppress_eos and stop say when a text ends";
 const PLAIN: &str = "texts are returned without special tokens";
@@ -24,7 +23,7 @@ const fn neutral(name: &'static str, value: fn() -> Value, why: &'static str) ->
 }
 
 /// Every such field.
-pub(crate) const NEUTRAL: [Neutral; 29] = [
+pub(crate) const NEUTRAL: [Neutral; 25] = [
     neutral("min_p", || json!(0), "top_p and top_k say which tokens may be drawn"),
     neutral("typical_p", || json!(1), "top_p and top_k say which tokens may be drawn"),
     neutral("repetition_penalty", || json!(1), ORDER),
@@ -49,10 +48,6 @@ pub(crate) const NEUTRAL: [Neutral; 29] = [
     neutral("chat_template_kwargs", || json!({}), TEMPLATE),
     neutral("documents", || json!([]), TEMPLATE),
     neutral("truncate_prompt_tokens", || json!(null), WHOLE),
-    neutral("guided_json", || json!(null), FREE),
-    neutral("guided_regex", || json!(null), FREE),
-    neutral("guided_choice", || json!(null), FREE),
-    neutral("guided_grammar", || json!(null), FREE),
     neutral("priority", || json!(0), "whoever has had least of the model's time comes first"),
 ];
 
@@ -99,7 +94,7 @@ mod tests {
         take(body.as_object_mut().unwrap()).unwrap();
         assert_eq!(body, json!({"seed": 3}));
         for body in
-            [json!({"min_p": 0.1}), json!({"ignore_eos": true}), json!({"guided_json": {}}), json!({"priority": "0"})]
+            [json!({"min_p": 0.1}), json!({"ignore_eos": true}), json!({"documents": [1]}), json!({"priority": "0"})]
         {
             let error = take(&mut body.as_object().unwrap().clone()).unwrap_err();
             assert!(format!("{error:?}").contains("is not possible here"));

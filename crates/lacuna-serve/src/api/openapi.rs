@@ -142,7 +142,9 @@ fn complete(schema: &mut Value, service: &Service) {
     let none = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none).clone();
     let decoding = schemas();
-    let refused = REFUSED.iter().map(|field| (field.name.to_string(), field.schema()));
+    let typed: Vec<String> = properties.keys().cloned().collect();
+    let refused = REFUSED.iter().filter(|field| !typed.iter().any(|name| name == field.name));
+    let refused = refused.map(|field| (field.name.to_string(), field.schema()));
     let idle = WITHOUT_EFFECT.iter().map(|name| (name.to_string(), json!({"description": "Has no effect."})));
     let neutral = NEUTRAL.iter().map(|field| (field.name.to_string(), field.schema()));
     schema["properties"] = properties.into_iter().chain(decoding).chain(refused).chain(idle).chain(neutral).collect();

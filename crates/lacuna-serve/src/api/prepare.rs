@@ -56,6 +56,8 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
                 return Err(ApiError::bad(why).at("gen_length"));
             }
             let (ends, open_end) = match ask.goal {
+                // A text that meets its constraint is complete.
+                Goal::Answer if prepared.plan.is_constrained() => (service.ends.clone(), Finish::Stop),
                 Goal::Answer | Goal::Canvas(_) => (service.ends.clone(), Finish::Length),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
                 Goal::Gaps(_) => (Vec::new(), Finish::Stop),
@@ -145,7 +147,14 @@ fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     // Layers may be watched that the order does not use.
     let watched = watch.attention && !uses_attention(strategy);
     let request = Request(asked.filter(|name| !(watched && matches!(name, "layer" | "heads"))));
-    let mut plan = request.plan_for(&context)?;
+    let mut plan = request.plan(&service.checkpoint)?;
+    if let Some(offer) = &ask.offer {
+        plan = plan.constrain("tools", &offer.constraint(), &service.checkpoint)?;
+    }
+    if plan.is_constrained() && matches!(ask.goal, Goal::Canvas(_)) {
+        let why = "a constraint is about a whole answer: it cannot be kept by one that is decided in part";
+        return Err(ApiError::bad(why).at("canvas"));
+    }
     if ask.max_tokens.is_none() {
         plan.max_tokens = plan.max_tokens.map(|most| most.min(service.config.limits.gen_length.max(plan.gen_length)));
     }

@@ -1,15 +1,24 @@
 """The official client, as its users use it."""
 
 import asyncio
+import json
+import typing
 import unittest
 
 import openai
+import pydantic
 
 from serving import Server
 
 QUESTION = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?"
 MESSAGES = [{"role": "user", "content": QUESTION}]
 KEY = "a-key-for-tests"
+
+
+class Left(pydantic.BaseModel):
+    count: int
+    unit: typing.Literal["apples", "pens"]
+    sure: bool | None
 
 
 class OfficialClient(unittest.TestCase):
@@ -67,13 +76,40 @@ class OfficialClient(unittest.TestCase):
         scored = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, logprobs=0).choices[0].logprobs
         self.assertEqual("".join(scored.tokens), text)
 
+    def test_structured_outputs_are_parsed(self):
+        for strategy in ["dos+eb", "confidence", "random+top4", "wino", "left"]:
+            parsed = self.client.chat.completions.parse(
+                model="lacuna-mini", messages=MESSAGES, max_tokens=64, response_format=Left,
+                extra_body={"strategy": strategy},
+            ).choices[0].message.parsed
+            self.assertIsInstance(parsed, Left)
+            self.assertIn(parsed.unit, ("apples", "pens"))
+        anything = self.chat(response_format={"type": "json_object"}, max_tokens=32).choices[0].message.content
+        self.assertIsInstance(json.loads(anything), dict)
+        chosen = self.chat(max_tokens=16, extra_body={"guided_choice": ["yes", "no"]}).choices[0].message.content
+        self.assertIn(chosen, ("yes", "no"))
+
+    def test_tools_are_called(self):
+        tool = openai.pydantic_function_tool(Left, name="tell", description="Tells how many are left.")
+        asked = {"tools": [tool], "tool_choice": "required", "max_tokens": 96}
+        message = self.client.chat.completions.parse(model="lacuna-mini", messages=MESSAGES, **asked).choices[0].message
+        self.assertIsInstance(message.tool_calls[0].function.parsed_arguments, Left)
+        with self.client.chat.completions.stream(model="lacuna-mini", messages=MESSAGES, **asked) as stream:
+            streamed = stream.get_final_completion().choices[0]
+        self.assertEqual(streamed.finish_reason, "tool_calls")
+        self.assertEqual(streamed.message.tool_calls[0].function.arguments, message.tool_calls[0].function.arguments)
+        result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "told"}
+        followed = [*MESSAGES, message, result]
+        answer = self.client.chat.completions.create(model="lacuna-mini", messages=followed, max_tokens=32)
+        self.assertTrue(answer.choices[0].message.content)
+
     def test_models_are_listed(self):
         self.assertEqual([model.id for model in self.client.models.list()], ["lacuna-mini"])
         self.assertEqual(self.client.models.retrieve("lacuna-mini").owned_by, "lacuna")
 
     def test_errors_are_the_clients_own(self):
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat(tools=[{"type": "function", "function": {"name": "f"}}])
+            self.chat(tools=[{"type": "function", "function": {"name": "a b"}}])
         self.assertEqual(caught.exception.param, "tools")
         with self.assertRaises(openai.BadRequestError):
             self.chat(logprobs=True, top_logprobs=3)

@@ -50,6 +50,8 @@ pub enum Kind {
     Layers,
     /// Any text.
     Text,
+    /// Texts, at least one.
+    Texts,
     /// The text of a file. A command line gives its path, and reads it.
     File,
 }
@@ -118,7 +120,7 @@ impl fmt::Display for Default {
 
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, DeriveDeserialize)]
-#[serde(untagged, expecting = "expected true, false, a number, a text or a list of whole numbers")]
+#[serde(untagged, expecting = "expected true, false, a number, a text or a list of whole numbers or texts")]
 pub enum Value {
     /// True or false.
     Flag(bool),
@@ -130,6 +132,8 @@ pub enum Value {
     Text(String),
     /// Whole numbers.
     Integers(Vec<u64>),
+    /// Texts.
+    Texts(Vec<String>),
 }
 
 impl fmt::Display for Value {
@@ -143,6 +147,7 @@ impl fmt::Display for Value {
             Self::Integers(numbers) => {
                 formatter.write_str(&numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(","))
             }
+            Self::Texts(texts) => formatter.write_str(&texts.join(",")),
         }
     }
 }
@@ -176,6 +181,7 @@ impl Parameter {
             Kind::Number(_) => "number",
             Kind::Choice(_) | Kind::Part(_) => "choice",
             Kind::Integers => "integers",
+            Kind::Texts => "strings",
             Kind::Layers => "layers",
             Kind::Text | Kind::File => "string",
         }
@@ -207,6 +213,7 @@ impl Parameter {
             Kind::Integers => "must be a list of distinct whole numbers, such as 0,3".into(),
             Kind::Layers => "must be a layer such as 4, a list such as 2,4, a range such as 2-5, or all".into(),
             Kind::Text => "must be a text".into(),
+            Kind::Texts => "must be a list of texts, such as yes,no".into(),
             Kind::File => "must be the text of a file".into(),
         }
     }
@@ -221,6 +228,7 @@ impl Parameter {
             Kind::Integers => {
                 text.trim_matches(['[', ']', ' ']).split(',').map(number).collect::<Option<_>>().map(Value::Integers)
             }
+            Kind::Texts => Some(Value::Texts(text.split(',').map(String::from).collect())),
             Kind::Choice(_) | Kind::Part(_) | Kind::Layers | Kind::Text | Kind::File => Some(Value::Text(text.into())),
         };
         self.check(&value.ok_or_else(|| self.refusal(text.to_string()))?)
@@ -250,6 +258,7 @@ impl Parameter {
             (Kind::Part(section), Value::Text(word)) => {
                 parts(section).iter().any(|part| part.name == *word).then(|| value.clone())
             }
+            (Kind::Texts, Value::Texts(texts)) => (!texts.is_empty()).then(|| value.clone()),
             (Kind::Integers, Value::Integer(number)) => Some(Value::Integers(vec![*number])),
             (Kind::Integers, Value::Integers(numbers)) => distinct(numbers).then(|| value.clone()),
             (Kind::Layers, Value::Integer(number)) => Some(Value::Integers(vec![*number])),
@@ -372,6 +381,14 @@ impl Params {
     pub fn word(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A list of texts, if one was given.
+    pub fn texts(&self, name: &str) -> Option<&[String]> {
+        match self.get(name)? {
+            Value::Texts(texts) => Some(texts),
             _ => None,
         }
     }
