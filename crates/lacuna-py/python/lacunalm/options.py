@@ -1,7 +1,7 @@
 """Options of every way to decode. This file is generated from the catalogue."""
 
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class Seedless(TypedDict, total=False):
@@ -48,6 +48,18 @@ class Seedless(TypedDict, total=False):
     defer_eos: bool | None
     """commit end-of-text and end-of-turn tokens last (LLaDA's confidence_eos_eot_inf). It must be true or false.
     Default: false."""
+    regex: str | None
+    """regular expression that the answer matches as a whole; in a text with gaps, each gap. It must be a text.
+    Default: none."""
+    choices: Sequence[str] | None
+    """texts of which the answer, or each gap, is one. It must be a list of texts, such as yes,no. Default: none."""
+    json: bool | None
+    """the answer, or each gap, is a JSON object. It must be true or false. Default: false."""
+    json_schema: str | dict[str, Any] | None
+    """JSON schema that the answer, or each gap, is valid by. It must be the text of a file. Default: none."""
+    grammar: str | dict[str, Any] | None
+    """context-free grammar of the answer, or of each gap, in llama.cpp's notation (GBNF). It must be the text of
+    a file. Default: none."""
     early_stop: bool | None
     """stop once everything before the first end token is decided; the text is the same. It must be true or
     false. Default: true."""
@@ -58,7 +70,7 @@ class Seedless(TypedDict, total=False):
     heads: int | Sequence[int] | None
     """dos, certain-dos, dos-gain: attention heads that are averaged, from 0. It must be a list of distinct whole
     numbers, such as 0,3. Default: all."""
-    frequencies: str | None
+    frequencies: str | dict[str, Any] | None
     """prior: frequencies of tokens in a corpus: JSON with num_token and p_baseline_dict, as PC-Sampler has them.
     It must be the text of a file. Default: required."""
     position_decay: float | None
