@@ -37,6 +37,15 @@ pub trait Model: Predictor + Send {
         USUAL_BATCH
     }
 
+    /// Keeps keys and values of finished blocks for runs whose texts begin alike, in so many bytes; none unless it is told. Block-causal
+    /// models alone can do that, and it changes no result.
+    fn reuse_prompts(&mut self, _bytes: usize) {}
+
+    /// Bytes of what is kept for that.
+    fn prompt_bytes(&self) -> usize {
+        0
+    }
+
     /// The most operations a second, in GFLOP/s, that its device does in its precision. It is measured.
     fn ceiling_gflops(&mut self) -> Result<f64>;
 

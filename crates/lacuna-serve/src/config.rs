@@ -57,6 +57,8 @@ pub struct Limits {
     pub connections: usize,
     /// The time that a request may take, preparation and waiting included.
     pub timeout: Duration,
+    /// The most bytes of prompts' keys and values that are kept for later requests (block-causal models).
+    pub prompt_bytes: usize,
 }
 
 impl Default for Limits {
@@ -70,6 +72,7 @@ impl Default for Limits {
             body_bytes: None,
             connections: 1024,
             timeout: Duration::from_secs(600),
+            prompt_bytes: 1 << 30,
         }
     }
 }

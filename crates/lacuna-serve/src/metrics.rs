@@ -35,10 +35,12 @@ pub(crate) struct Metrics {
     pub(crate) waiting: Gauge,
     pub(crate) running: Gauge,
     pub(crate) weights: Gauge,
+    pub(crate) prompt_bytes: Gauge,
     pub(crate) forwards: Counter,
     pub(crate) steps: Counter,
     pub(crate) nfe: Counter,
     pub(crate) rows_read: Counter,
+    pub(crate) recalled: Counter,
     pub(crate) committed: Counter,
     pub(crate) prompt_tokens: Counter,
     pub(crate) completion_tokens: Counter,
@@ -79,10 +81,12 @@ impl Metrics {
             waiting: Gauge::default(),
             running: Gauge::default(),
             weights: Gauge::default(),
+            prompt_bytes: Gauge::default(),
             forwards: Counter::default(),
             steps: Counter::default(),
             nfe: Counter::default(),
             rows_read: Counter::default(),
+            recalled: Counter::default(),
             committed: Counter::default(),
             prompt_tokens: Counter::default(),
             completion_tokens: Counter::default(),
@@ -142,6 +146,11 @@ impl Metrics {
             ("lacuna_steps_total", "Decoding steps, counted for each run.", &self.steps),
             ("lacuna_nfe_total", "Function evaluations, counted for each run; guidance takes two a step.", &self.nfe),
             ("lacuna_rows_read_total", "Rows of the model's output that were read.", &self.rows_read),
+            (
+                "lacuna_positions_reused_total",
+                "Positions that were not computed, because an earlier text begins alike.",
+                &self.recalled,
+            ),
             ("lacuna_tokens_committed_total", "Tokens decided, reopened ones each time.", &self.committed),
             ("lacuna_prompt_tokens_total", "Tokens given by finished requests.", &self.prompt_tokens),
             ("lacuna_completion_tokens_total", "Tokens of the texts returned.", &self.completion_tokens),
@@ -167,6 +176,11 @@ impl Metrics {
             page.histogram(name, help, histogram);
         }
         page.gauge("lacuna_model_weights_bytes", "Memory that the model's weights take.", self.weights.get());
+        page.gauge(
+            "lacuna_prompt_cache_bytes",
+            "Memory that keys and values kept for later texts take.",
+            self.prompt_bytes.get(),
+        );
         if let Some(bytes) = resident_bytes() {
             page.gauge("process_resident_memory_bytes", "Memory that the process takes.", bytes);
         }

@@ -77,7 +77,7 @@ impl Service {
     /// Starts the scheduler. The receiver ends when the server is to end and all work is done.
     pub(crate) fn new(
         checkpoint: Checkpoint,
-        model: Box<dyn Model>,
+        mut model: Box<dyn Model>,
         config: Config,
     ) -> Result<(Arc<Self>, mpsc::Receiver<()>)> {
         let longest = checkpoint.text().map_err(|source| Error::NoText { source })?.longest_token();
@@ -89,6 +89,7 @@ impl Service {
             precision: precision.clone(),
         }));
         metrics.weights.set(model.memory(1).weights);
+        model.reuse_prompts(config.limits.prompt_bytes);
         let scheduler = Scheduler::start(model, config.limits, metrics.clone()).map_err(Error::Thread)?;
         let (work, done) = mpsc::channel(1);
         let prompt_bytes = description.context.saturating_mul(longest);

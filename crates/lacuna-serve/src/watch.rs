@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use lacuna::{
-    Belief, Compute, Description, Draw, Guide, Observation, Predictor, Result, Row, Run, Sampling, Target, Token,
-    TokenRule, TokenSet, View,
+    Belief, Borders, Compute, Description, Draw, Guide, Observation, Predictor, Result, Row, Run, Sampling, Target,
+    Token, TokenRule, TokenSet, View,
 };
 use lacuna_models::Plan;
 
@@ -135,5 +135,13 @@ impl Predictor for Watcher<'_> {
 
     fn forget(&mut self, run: u64) {
         self.model.forget(run);
+    }
+
+    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.model.offer(run, tokens, blocks);
+    }
+
+    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.model.recall(run, tokens, blocks)
     }
 }

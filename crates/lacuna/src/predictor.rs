@@ -22,6 +22,14 @@ pub trait Predictor {
 
     /// Drops what is remembered for a run ([`Row::remember`], [`Compute::AllAndCache`]).
     fn forget(&mut self, run: u64);
+
+    /// Offers the keys and values of a run's leading `tokens`, whole blocks that will not change, to later runs.
+    fn offer(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) {}
+
+    /// Gives a new run, which begins with `tokens`, keys and values that were offered. Returns of how many leading positions.
+    fn recall(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) -> usize {
+        0
+    }
 }
 
 /// What a caller must know of a model before asking it anything.

@@ -28,6 +28,8 @@ pub struct Run {
     /// Leading positions whose keys and values are cached for good, and those that have any; for block-causal attention.
     pub(crate) stored: usize,
     pub(crate) reached: usize,
+    /// Leading positions whose keys and values are those of another run.
+    recalled: usize,
     /// True if every pass computes the whole canvas.
     whole: bool,
     attention: Vec<AttentionSource>,
@@ -62,6 +64,7 @@ impl Run {
             borders,
             stored: 0,
             reached: 0,
+            recalled: 0,
             attention: [strategy.order.ranks_by().attention(), &options.watch].concat(),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             state: RunState {
@@ -128,6 +131,17 @@ impl Run {
         self.rows_read
     }
 
+    /// Leading positions that were not computed, because another run's text begins alike.
+    pub fn recalled(&self) -> usize {
+        self.recalled
+    }
+
+    /// Positions that the next pass computes, over all its canvases.
+    pub fn next_positions(&self) -> usize {
+        let layers = self.model.layers.max(1);
+        self.next_pass().0.count(self.state.canvas.len(), layers).div_ceil(layers) * self.state.width()
+    }
+
     /// Positions computed so far, over all forward passes; one that only some layers computed counts in part.
     pub fn rows_computed(&self) -> usize {
         self.computed.div_ceil(self.model.layers.max(1))
@@ -151,7 +165,26 @@ impl Run {
 
     /// Gives the run up before it is finished: the predictor drops its state.
     pub fn abandon(self, predictor: &mut dyn Predictor) {
+        self.leave(predictor);
+    }
+
+    /// Leaves the predictor what other runs can use, and has it drop the rest.
+    fn leave(&self, predictor: &mut dyn Predictor) {
+        if let Some(borders) = self.borders {
+            predictor.offer(self.id, &self.state.canvas.tokens()[..self.stored], borders);
+        }
         predictor.forget(self.id);
+    }
+
+    /// Takes over the keys and values of another run whose text begins alike, before the first pass.
+    pub(crate) fn recall(&mut self, predictor: &mut dyn Predictor) {
+        let Some(borders) = self.borders.filter(|_| self.forwards == 0 && !self.whole) else { return };
+        let canvas = &self.state.canvas;
+        let end = borders.start(canvas.span().start);
+        // Where the last row of the prompt decides a position, it is computed.
+        let end = if self.strategy.cache.opens() { borders.start(end.saturating_sub(1)) } else { end };
+        self.recalled = predictor.recall(self.id, &canvas.tokens()[..end], borders);
+        (self.stored, self.reached) = (self.recalled, self.recalled);
     }
 
     /// Opens the window for the next step, and prepares what the forward pass shows of the canvas beside its tokens.
@@ -225,8 +258,12 @@ impl Run {
         let (Some(borders), Computed::Only(positions)) = (self.borders, &turn.computed) else { return };
         let end = positions.last().map_or(0, |last| last + 1);
         self.reached = self.reached.max(end);
+        let Self { state: RunState { canvas, block, .. }, strategy, .. } = &*self;
+        // The tokens that the pass saw may be changed by it from here on.
+        let first = canvas.masked().next().unwrap_or(canvas.len());
+        let safe = strategy.revision.as_ref().map_or(first, |revision| first.min(revision.settled(block)));
         self.stored = match turn.pass {
-            Pass::Denoise => self.stored.max(borders.start(self.settled()).min(end)),
+            Pass::Denoise => self.stored.max(borders.start(safe).min(end)),
             Pass::Prefill | Pass::Store => end,
         };
     }
@@ -303,7 +340,7 @@ impl Run {
         }
         self.finished = (self.is_complete() && !lingers) || self.text_is_decided();
         if self.finished {
-            predictor.forget(self.id);
+            self.leave(predictor);
         } else if self.state.number > MOST_STEPS.max(64 * self.state.canvas.len()) {
             return Err(Error::NoProgress { step: self.state.number });
         }

@@ -11,6 +11,7 @@ use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, Vi
 /// Takes one step with each of `runs`. They share a forward pass, and one vocabulary projection for the rows that are read in any
 /// case.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
+    runs.iter_mut().for_each(|run| run.recall(predictor));
     let mut turns = plan(runs)?;
     observe(runs, &turns, predictor)?;
     order(runs, &mut turns, predictor)?;

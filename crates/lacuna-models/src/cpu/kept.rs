@@ -2,13 +2,18 @@
 
 use std::collections::HashMap;
 
+use lacuna::{Borders, Token};
+
 use super::kernel::Lines;
+use super::prompts::Prompts;
 use crate::layout::{Caching, Layout};
 
 /// For each run, the rows of keys and values of each layer, before rotation.
 #[derive(Default)]
 pub(crate) struct Kept {
     runs: HashMap<u64, Canvas>,
+    /// What runs have left to others.
+    pub(crate) prompts: Prompts,
     /// All keys and values of a layer, where some were not computed.
     complete: Lines<f32>,
 }
@@ -16,6 +21,8 @@ pub(crate) struct Kept {
 #[derive(Default)]
 struct Canvas {
     length: usize,
+    /// Keys and values of a position in a layer.
+    width: usize,
     layers: Vec<Lines<f32>>,
 }
 
@@ -25,7 +32,7 @@ impl Kept {
         if !layout.caches() {
             return computed;
         }
-        let Self { runs, complete } = self;
+        let Self { runs, complete, .. } = self;
         let width = computed.len() / layout.rows();
         complete.resize(layout.open.len() * width);
         for span in &layout.spans {
@@ -55,6 +62,23 @@ impl Kept {
         self.runs.get(&run).map(|canvas| canvas.length)
     }
 
+    /// Leaves the leading blocks of a run to others.
+    pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        if let Some(Canvas { width, layers, .. }) = self.runs.get(&run) {
+            self.prompts.store(tokens, blocks, layers, *width);
+        }
+    }
+
+    /// Gives a run the longest beginning of its text that others have left. Returns its length.
+    pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        let Some((length, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
+        let canvas = self.runs.entry(run).or_default();
+        for (layer, rows) in layers.into_iter().enumerate() {
+            canvas.reach(length, layer, rows.len() / length)[..rows.len()].copy_from_slice(rows);
+        }
+        length
+    }
+
     pub(crate) fn forget(&mut self, run: u64) {
         self.runs.remove(&run);
     }
@@ -64,6 +88,7 @@ impl Canvas {
     /// The rows of a layer, as many as `length` positions have at least; what was kept stays.
     fn reach(&mut self, length: usize, layer: usize, width: usize) -> &mut [f32] {
         self.length = self.length.max(length);
+        self.width = width;
         if self.layers.len() <= layer {
             self.layers.resize_with(layer + 1, || Lines::new(0));
         }

@@ -12,6 +12,7 @@ mod key_values;
 mod matrix;
 mod measure;
 mod predictor;
+mod prompts;
 mod read;
 mod refresh;
 mod scratch;

@@ -1,6 +1,6 @@
 //! The predictor itself: what is asked is checked here, once.
 
-use lacuna::{AttentionSource, Belief, Compute, Description, Guide, Observation, Predictor, Row, Token, View};
+use lacuna::{AttentionSource, Belief, Borders, Compute, Description, Guide, Observation, Predictor, Row, Token, View};
 
 use super::forward::Forward;
 use super::kernel::{Isa, Lines};
@@ -127,6 +127,14 @@ impl Predictor for CpuPredictor {
         self.forward.kept.forget(run);
         self.forward.refreshed.forget(run);
     }
+
+    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.forward.kept.offer(run, tokens, blocks);
+    }
+
+    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.forward.kept.recall(run, tokens, blocks)
+    }
 }
 
 impl Model for CpuPredictor {
@@ -146,6 +154,14 @@ impl Model for CpuPredictor {
     /// With a small model one canvas a thread is enough, and the rows of more would not stay in the caches.
     fn usual_batch(&self) -> usize {
         if self.forward.weights.bytes <= SMALL { rayon::current_num_threads() } else { USUAL_BATCH }
+    }
+
+    fn reuse_prompts(&mut self, bytes: usize) {
+        self.forward.kept.prompts.limit(bytes);
+    }
+
+    fn prompt_bytes(&self) -> usize {
+        self.forward.kept.prompts.bytes()
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {

@@ -158,8 +158,7 @@ impl Job {
 
     /// The positions that a step of it takes.
     pub(super) fn cost(&self) -> usize {
-        let passes = if self.task.plan.options.guidance > 0.0 { 2 } else { 1 };
-        self.run.canvas().len() * passes
+        self.run.next_positions().max(1)
     }
 
     /// Its claim on the next step; none if its client has no room for more updates.

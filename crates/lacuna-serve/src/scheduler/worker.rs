@@ -122,8 +122,10 @@ impl Worker {
         for waited in jobs.iter_mut().filter_map(|job| job.begin_step()) {
             shared.metrics.queue_seconds.add(waited.as_secs_f64());
         }
-        let positions: usize = jobs.iter().map(|job| job.cost()).sum();
+        let costs: Vec<usize> = jobs.iter().map(|job| job.cost()).collect();
+        let positions: usize = costs.iter().sum();
         let (nfe, rows) = totals(&jobs);
+        let begins: Vec<bool> = jobs.iter().map(|job| job.run.forwards() == 0).collect();
         let begun = Instant::now();
         let mut watcher = Watcher::new(model.as_mut());
         for (job, task) in jobs.iter().filter_map(|job| Some((job, job.watched()?))) {
@@ -144,8 +146,11 @@ impl Worker {
                 let committed = jobs.iter().map(last).sum();
                 let (nfe, rows) = (nfe_now - nfe, rows_now - rows);
                 let outcome = Outcome { positions, runs: jobs.len(), seconds, nfe, rows, committed };
-                for job in jobs {
-                    job.computed += computing * job.cost() as f64 / positions as f64;
+                let begun = jobs.iter().zip(begins).filter(|(_, begins)| *begins);
+                shared.metrics.recalled.add(begun.map(|(job, _)| job.run.recalled()).sum());
+                shared.metrics.prompt_bytes.set(model.prompt_bytes());
+                for (job, cost) in jobs.into_iter().zip(costs) {
+                    job.computed += computing * cost as f64 / positions as f64;
                     job.tell();
                 }
                 active.retain(|job| !job.finished);

@@ -103,7 +103,8 @@ impl CacheView<'_> {
 
     /// The position behind that block.
     fn end(&self, borders: Borders) -> usize {
-        borders.end(self.block.range.end - 1).min(self.canvas.len())
+        let last = self.block.range.end.max(self.block.range.start + 1) - 1;
+        borders.end(last).min(self.canvas.len())
     }
 
     /// What is not stored yet up to the end of the block, and the row before it, which may predict its first position.
