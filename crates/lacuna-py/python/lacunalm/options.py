@@ -83,13 +83,11 @@ class Seedless(TypedDict, total=False):
     """given: masked positions in the order to fill them, counted from the first one at 0; those that are not
     named come last. It must be a list of distinct whole numbers, such as 0,3. Default: required."""
     gamma: float | None
-    """eb: entropy bound in nats: sum H - max H <= gamma. It must be 0 or more and at most 1000000. Default:
-    0.01."""
+    """eb, eb-steps: entropy bound in nats: sum H - max H <= gamma. It must be 0 or more and at most 1000000.
+    Default: 0.01."""
     steps: int | None
-    """eb, threshold-or-schedule, klass, schedule, prophet, plan, replan, core: steps for the whole canvas; klass
-    falls back to their schedule. It must be a whole number from 1 to 65536. Default: eb: no limit;
-    threshold-or-schedule: one per token; klass: one per token; schedule: one per token; prophet: one per
-    token; plan: one per token; replan: one per token; core: one per token."""
+    """eb-steps, threshold-or-schedule, klass, schedule, prophet, plan, replan, core: steps for the whole canvas;
+    klass falls back to their schedule. It must be a whole number from 1 to 65536. Default: one per token."""
     min_joint: float | None
     """cumulative: least product of the probabilities of all tokens of a step. It must be more than 0 and at most
     1. Default: 0.9."""

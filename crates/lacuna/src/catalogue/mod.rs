@@ -275,7 +275,7 @@ pub const PRESETS: &[Preset] = &[
         ],
     ),
     Preset {
-        with: Some(("gamma", "confidence+eb")),
+        with: Some(("gamma", "confidence+eb-steps")),
         ..Preset::new(
             "rnd1",
             "RND1: the least uncertain first in a fixed number of steps; with gamma the entropy bound",

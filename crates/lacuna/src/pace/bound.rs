@@ -32,10 +32,14 @@ const MIN_JOINT: Parameter = Parameter::new(
 pub(super) fn parts() -> Vec<Part> {
     vec![
         Part::pace("eb", "as many as the entropy bound allows: sum H - max H <= gamma (EB-Sampler)", |given| {
+            Ok(Box::new(Bound::entropy(given.number("gamma"))))
+        })
+        .parameters(&[GAMMA]),
+        Part::pace("eb-steps", "as eb, and all that is left in the last of so many steps (RND1)", |given| {
             let steps = given.optional_integer("steps");
             Ok(Box::new(Bound { steps, ..Bound::entropy(given.number("gamma")) }))
         })
-        .parameters(&[GAMMA, STEPS.default(Default::Depends("no limit"))]),
+        .parameters(&[GAMMA, STEPS]),
         Part::pace("cumulative", "the longest prefix whose probabilities multiply to at least min_joint", |given| {
             Ok(Box::new(Bound::joint(given.number("min_joint"))))
         })
