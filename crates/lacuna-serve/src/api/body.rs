@@ -234,6 +234,9 @@ pub(crate) struct Message {
     /// Ignored: nothing is refused in words.
     #[serde(rename = "refusal")]
     _refusal: Option<String>,
+    /// Ignored: a client's own reading of the content.
+    #[serde(rename = "parsed")]
+    _parsed: Option<Map<String, Value>>,
     /// Ignored: templates have no place for it.
     #[serde(rename = "name")]
     _name: Option<String>,
