@@ -193,9 +193,7 @@ pub enum Error {
         expected: Vec<usize>,
     },
     /// A tensor of numbers that cannot be read.
-    #[error(
-        "tensor {tensor} in {file} is of type {found}, but lacuna reads F32, F16 and BF16, and in GGUF also Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K"
-    )]
+    #[error("tensor {tensor} in {file} is of type {found}, but lacuna reads {readable}")]
     Dtype {
         /// The file.
         file: String,
@@ -203,6 +201,8 @@ pub enum Error {
         tensor: String,
         /// Its type.
         found: String,
+        /// The types that can be read from such a file.
+        readable: &'static str,
     },
     /// A tensor that holds NaN or infinity.
     #[error("tensor {tensor} in {file} has {value} at element {element}: the weights are damaged")]

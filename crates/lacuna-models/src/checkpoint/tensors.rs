@@ -17,6 +17,10 @@ use crate::{Architecture, Error, Result};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// The types of number that can be read from safetensors.
+const SAFETENSORS: &str = "F32, F16 and BF16";
+/// The types of number that can be read from GGUF.
+const GGUF: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K";
 
 /// All tensors of a checkpoint, by name.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub(crate) struct Tensors {
     label: String,
     shards: Vec<Shard>,
     entries: HashMap<String, Entry>,
+    /// The types of number that can be read from such files.
+    readable: &'static str,
 }
 
 #[derive(Debug)]
@@ -58,7 +64,8 @@ impl Tensors {
         if let Some(index) = files.read(INDEX)? {
             return Self::open_index(files, &index);
         }
-        let mut tensors = Self { label: files.label(SINGLE), shards: Vec::new(), entries: HashMap::new() };
+        let mut tensors =
+            Self { label: files.label(SINGLE), shards: Vec::new(), entries: HashMap::new(), readable: SAFETENSORS };
         let Some(content) = files.map(SINGLE)? else {
             let advice = format!("a checkpoint has its weights there, or in files that {INDEX} names");
             return Err(Error::MissingFile { file: files.label(SINGLE), advice });
@@ -72,13 +79,14 @@ impl Tensors {
     fn of_gguf(gguf: &Gguf, architecture: &Architecture) -> Result<Self> {
         let shard = |part: &super::gguf::Part| Shard { label: part.label.clone(), content: part.content.clone() };
         let entries = gguf.named(architecture)?.into_iter().map(|(name, stored, interleaved)| {
-            let numbers = stored.numbers.map_err(|kind| format!("number {kind} of GGUF"));
+            let numbers = stored.numbers.map_err(|kind| format!("{kind} (by GGUF's numbers)"));
             (name, Entry { shard: stored.part, numbers, shape: stored.shape, range: stored.range, interleaved })
         });
         Ok(Self {
             label: gguf.parts[0].label.clone(),
             shards: gguf.parts.iter().map(shard).collect(),
             entries: entries.collect(),
+            readable: GGUF,
         })
     }
 
@@ -86,7 +94,8 @@ impl Tensors {
         let label = files.label(INDEX);
         let index: Index =
             serde_json::from_slice(index).map_err(|source| Error::Json { file: label.clone(), source })?;
-        let mut tensors = Self { label: label.clone(), shards: Vec::new(), entries: HashMap::new() };
+        let mut tensors =
+            Self { label: label.clone(), shards: Vec::new(), entries: HashMap::new(), readable: SAFETENSORS };
         let mut found: HashMap<String, HashMap<String, Entry>> = HashMap::new();
         for (tensor, file) in index.weight_map {
             let wrong =
@@ -169,7 +178,9 @@ impl Tensors {
         }
         let numbers = match &entry.numbers {
             Ok(numbers) => *numbers,
-            Err(found) => return Err(Error::Dtype { file, tensor, found: found.clone() }),
+            Err(found) => {
+                return Err(Error::Dtype { file, tensor, found: found.clone(), readable: self.readable });
+            }
         };
         let Range { start, end } = weight.elements();
         let range = entry.range.start + numbers.bytes(start)..entry.range.start + numbers.bytes(end);

@@ -333,6 +333,8 @@ impl Follower {
         };
         let mut record = Record::of(&ended, &self.service.checkpoint)?;
         record.id = Some(exchange.head.id.clone().into());
+        // They were sent with the steps.
+        record.steps.iter_mut().for_each(|step| step.details = None);
         let model = exchange.head.model.clone();
         let event = DoneEvent { record, model, usage: exchange.usage(), finish_reason: self.finish };
         Ok(named("done", &event))
