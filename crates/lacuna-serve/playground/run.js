@@ -407,10 +407,12 @@ export class Run {
 
 /** Numbers with room for more: NaN, or -1 where they are whole. @template {Int32Array | Float32Array} T @param {T} numbers @returns {T} */
 function stretched(numbers, at, count, length) {
-  const longer = new numbers.constructor(numbers.length + count).fill(numbers instanceof Int32Array ? -1 : NaN);
+  const Numbers = /** @type {new (length: number) => T} */ (numbers.constructor);
+  const longer = new Numbers(numbers.length + count);
+  longer.fill(numbers instanceof Int32Array ? -1 : NaN);
   longer.set(numbers.subarray(0, at));
   longer.set(numbers.subarray(at), at + count);
-  return longer.slice(0, length);
+  return /** @type {T} */ (longer.slice(0, length));
 }
 
 /** The positions that have a number. */
