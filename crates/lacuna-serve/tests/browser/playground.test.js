@@ -492,6 +492,13 @@ test("a trace of the command line is shown as far as it tells", () =>
     assert.equal(await page.locator(".cell .token").first().textContent(), "3", "the server spells its tokens");
     assert.match(await page.locator(".headline").textContent(), /does not tell how they ranked/);
     await page.locator(".cell").first().hover();
+    await says(page.locator("#tip"), /probability.*entropy/);
+    const bare = JSON.parse(made.stdout);
+    for (const step of bare.steps) delete step.details;
+    writeFileSync(file, JSON.stringify(bare));
+    await page.locator("#file").setInputFiles(file);
+    await page.locator("h1").hover();
+    await page.locator(".cell").first().hover();
     await says(page.locator("#tip"), /tells no more/);
     const broken = join(folder, "broken.json");
     writeFileSync(broken, JSON.stringify({ ...JSON.parse(made.stdout), canvas: [1, 2, 3], prompt_tokens: 0 }));
