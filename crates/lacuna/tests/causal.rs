@@ -140,7 +140,10 @@ proptest! {
         // What does not go with a model is refused with a sentence.
         prop_assume!(run.is_ok());
         let mut runs = [run.unwrap()];
-        decode(&mut runs, &mut model).unwrap();
+        let decoded = decode(&mut runs, &mut model);
+        // A pace that may wait and a revision that reopens can go round in circles, which is reported.
+        prop_assume!(!matches!(decoded, Err(lacuna::Error::NoProgress { .. })));
+        decoded.unwrap();
         let run = &runs[0];
         prop_assert_eq!(run.canvas().masked().count(), 0);
         prop_assert_eq!(&run.trace().replay(), run.canvas());

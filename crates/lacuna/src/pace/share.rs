@@ -64,10 +64,12 @@ impl Shares {
         Ok(())
     }
 
-    /// The gaps of the block that have a place in this step's share, ascending.
+    /// The gaps of the block that have a place in this step's share, ascending. Where a cache left a gap out of the pass, it keeps
+    /// its place if it is decided, and waits if it is masked.
     pub(crate) fn placed(&self, scene: &Scene<'_>) -> Vec<usize> {
         let mut gaps: Vec<usize> = scene.block_gaps().collect();
-        let confidence = |position: usize| scene.belief(position).first;
+        let absent = |position| if scene.canvas().is_masked(position) { f64::NEG_INFINITY } else { f64::INFINITY };
+        let confidence = |position| scene.try_belief(position).map_or_else(|| absent(position), |belief| belief.first);
         gaps.sort_by(|&p, &q| confidence(q).total_cmp(&confidence(p)).then(p.cmp(&q)));
         let open = (1.0 - (scene.block().step + 1) as f64 / self.in_block as f64).max(0.0);
         // As in the official code, in f32.
