@@ -62,7 +62,7 @@ pub(crate) struct Model {
     /// The mask token's id, for checkpoints that do not name it
     #[arg(long, value_name = "ID")]
     pub(crate) mask_token: Option<Token>,
-    /// Whether the model predicts a position from the row before it, for checkpoints that do not tell (A2D)
+    /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
     #[arg(long, value_name = "BOOL")]
     pub(crate) shifted: Option<bool>,
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]

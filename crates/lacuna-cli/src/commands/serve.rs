@@ -61,7 +61,7 @@ pub(crate) struct Serve {
     /// The mask token's id, for checkpoints that do not name it
     #[arg(long, value_name = "ID", env = "LACUNA_MASK_TOKEN", help_heading = "Model")]
     mask_token: Option<lacuna::Token>,
-    /// Whether the model predicts a position from the row before it, for checkpoints that do not tell (A2D)
+    /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
     #[arg(long, value_name = "BOOL", env = "LACUNA_SHIFTED", help_heading = "Model")]
     shifted: Option<bool>,
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]

@@ -194,7 +194,7 @@ fn summary(report: &Report) -> String {
     format!("## Accuracy by task\n\n{}\n", table.write())
 }
 
-/// What the orders do, by task.
+/// The measures of orders, by task.
 fn orders(report: &Report) -> String {
     let mut text = String::from("## Orders\n\n");
     for task in report.tasks() {

@@ -52,7 +52,7 @@ pub(super) fn counterpart(task: &str) -> &str {
     }
 }
 
-/// What the paper has for this trial in this table; it has no rules for ends of text.
+/// The paper's number for this trial in this table; the paper has no rules for ends of text.
 pub(super) fn find(label: &str, family: &str, trial: &Trial) -> Option<&'static Number> {
     let model = if family.eq_ignore_ascii_case("dream") { "Dream-v0-Instruct-7B" } else { "LLaDA-Instruct-8B" };
     let task = counterpart(&trial.task);

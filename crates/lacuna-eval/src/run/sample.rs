@@ -29,12 +29,12 @@ pub struct Sample {
     pub seconds: f64,
     /// For each position the step at which it was decided, from 0; -1 if it never was.
     pub order: Vec<i32>,
-    /// How the order respected what depends on what, where that is known.
+    /// Dependencies that the order kept and broke, where they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respect: Option<Respect>,
 }
 
-/// How many of the first decisions of a sample are looked at for ends.
+/// Number of first decisions of a sample that are searched for ends.
 const FIRST: usize = 12;
 
 impl Sample {

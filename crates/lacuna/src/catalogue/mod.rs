@@ -48,7 +48,7 @@ impl Section {
             Self::Revision => ["Revisions", "which committed positions to reopen"],
             Self::Window => ["Windows", "which masked positions may be filled now"],
             Self::Length => ["Lengths", "how many positions the canvas has"],
-            Self::Cache => ["Caches", "which positions a forward pass computes; all but none approximate"],
+            Self::Cache => ["Caches", "which positions a forward pass computes; all but none and blocks approximate"],
         }
     }
 
