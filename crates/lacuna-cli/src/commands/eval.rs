@@ -106,7 +106,10 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         return list_protocols(&args.tasks);
     }
     // The command of the Python package takes it from here before.
-    ensure!(args.ray.is_none(), "--ray takes the `lacuna` command of the Python package: pip install 'lacunalm[ray]'");
+    ensure!(
+        args.ray.is_none(),
+        "--ray takes the `lacuna` command of the Python package: pip install '.[ray]' in a checkout"
+    );
     let request = args.decoding.request()?;
     let mut engine = Engine::open(&args.model)?;
     let speech = Voice::of(&engine.checkpoint)?;

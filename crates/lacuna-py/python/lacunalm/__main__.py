@@ -12,7 +12,7 @@ def run() -> None:
         try:
             from .ray.evaluation import command
         except ImportError as error:
-            sys.exit(f"error: --ray takes Ray: pip install 'lacunalm[ray]' ({error})")
+            sys.exit(f"error: --ray takes Ray: pip install '.[ray]' in a checkout ({error})")
         sys.exit(command(arguments[1:]))
     sys.exit(main(arguments))
 

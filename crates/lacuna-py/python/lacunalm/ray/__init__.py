@@ -1,4 +1,4 @@
-"""lacuna on a Ray cluster: data sets, evaluations, and a server. `pip install lacunalm[ray]` brings what it takes."""
+"""lacuna on a Ray cluster: data sets, evaluations, and a server. `pip install '.[ray]'` in a checkout brings what it takes."""
 
 from .data import generate
 from .evaluation import evaluate
