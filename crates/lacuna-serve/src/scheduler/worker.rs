@@ -11,6 +11,7 @@ use lacuna_models::Model;
 use super::job::{Failure, Job};
 use super::queue::Shared;
 use super::share::Share;
+use crate::metrics::Metrics;
 use crate::watch::Watcher;
 
 /// The pause before looking again whether a lagging client has read.
@@ -36,6 +37,19 @@ struct Outcome {
     nfe: usize,
     rows: usize,
     committed: usize,
+}
+
+impl Outcome {
+    fn count(&self, metrics: &Metrics) {
+        metrics.forwards.add(1);
+        metrics.steps.add(self.runs);
+        metrics.nfe.add(self.nfe);
+        metrics.rows_read.add(self.rows);
+        metrics.committed.add(self.committed);
+        metrics.batch_runs.add(self.runs as f64);
+        metrics.batch_positions.add(self.positions as f64);
+        metrics.step_seconds.add(self.seconds);
+    }
 }
 
 impl Drop for Worker {
@@ -116,7 +130,7 @@ impl Worker {
 
     /// Steps the chosen runs together.
     fn step(&mut self, chosen: &[usize]) {
-        let Self { model, active, shared, .. } = self;
+        let Self { model, active, share, speed, shared } = self;
         let numbered = active.iter_mut().enumerate().filter(|(number, _)| chosen.contains(number));
         let mut jobs: Vec<&mut Job> = numbered.map(|(_, job)| job).collect();
         for waited in jobs.iter_mut().filter_map(|job| job.begin_step()) {
@@ -149,12 +163,17 @@ impl Worker {
                 let begun = jobs.iter().zip(begins).filter(|(_, begins)| *begins);
                 shared.metrics.recalled.add(begun.map(|(job, _)| job.run.recalled()).sum());
                 shared.metrics.prompt_bytes.set(model.prompt_bytes());
+                shared.failures.store(0, Ordering::Relaxed);
+                share.record(positions, seconds);
+                *speed = (speed.0 * SPEED_DECAY + committed as f64, speed.1 * SPEED_DECAY + seconds);
+                // Counted before it is told: a client that has its answer finds it in the metrics.
+                outcome.count(&shared.metrics);
                 for (job, cost) in jobs.into_iter().zip(costs) {
                     job.computed += computing * cost as f64 / positions as f64;
                     job.tell();
                 }
                 active.retain(|job| !job.finished);
-                return self.record(&outcome);
+                return;
             }
             Ok(Err(error)) => Failure::Step(error),
             Err(_) => Failure::Panic,
@@ -176,23 +195,6 @@ impl Worker {
         for job in active.extract_if(.., |job| job.finished) {
             job.run.abandon(model.as_mut());
         }
-    }
-
-    /// Counts and measures a step.
-    fn record(&mut self, outcome: &Outcome) {
-        let Outcome { positions, runs, seconds, nfe, rows, committed } = *outcome;
-        self.share.record(positions, seconds);
-        self.speed = (self.speed.0 * SPEED_DECAY + committed as f64, self.speed.1 * SPEED_DECAY + seconds);
-        let Shared { metrics, failures, .. } = &*self.shared;
-        failures.store(0, Ordering::Relaxed);
-        metrics.forwards.add(1);
-        metrics.steps.add(runs);
-        metrics.nfe.add(nfe);
-        metrics.rows_read.add(rows);
-        metrics.committed.add(committed);
-        metrics.batch_runs.add(runs as f64);
-        metrics.batch_positions.add(positions as f64);
-        metrics.step_seconds.add(seconds);
     }
 }
 
