@@ -1,4 +1,4 @@
-//! What building and testing lacuna needs of a machine.
+//! Tools that building and testing lacuna needs.
 
 use std::process::{Command, ExitCode};
 
@@ -10,7 +10,7 @@ struct Tool {
     /// The lowest version that does.
     least: Option<(u32, u32)>,
     purpose: &'static str,
-    /// How to get it.
+    /// Command that installs it.
     remedy: &'static str,
     needed: Needed,
 }

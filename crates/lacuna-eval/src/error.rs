@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// What this crate returns.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an evaluation cannot start or go on.
+/// An error that keeps an evaluation from starting or going on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no interpreter to run programs with.
@@ -13,7 +13,7 @@ pub enum Error {
         "cannot run programs: no Python 3 was found (tried {tried}); install python3, or name one in LACUNA_PYTHON"
     )]
     NoPython {
-        /// What was tried.
+        /// Paths tried.
         tried: String,
     },
     /// Nothing would keep a program from the machine.
@@ -27,13 +27,13 @@ pub enum Error {
     Sandbox {
         /// The layers that were to be used.
         layers: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// There is no task of that name.
     #[error("unknown task '{name}'; known are {known}")]
     UnknownTask {
-        /// What was asked for.
+        /// Requested name.
         name: String,
         /// All names.
         known: String,
@@ -43,7 +43,7 @@ pub enum Error {
     UnknownProtocol {
         /// The task.
         task: &'static str,
-        /// What was asked for.
+        /// Requested name.
         name: String,
         /// Its protocols.
         known: String,
@@ -53,7 +53,7 @@ pub enum Error {
     NoData {
         /// The task.
         task: &'static str,
-        /// What was looked for.
+        /// Paths tried.
         tried: String,
     },
     /// A file without a problem for this protocol.
@@ -73,7 +73,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Reason in one sentence.
         reason: String,
     },
     /// A request that makes no sense.
@@ -87,7 +87,7 @@ pub enum Error {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A folder that holds other results.
@@ -95,7 +95,7 @@ pub enum Error {
     OtherConfiguration {
         /// The folder.
         path: PathBuf,
-        /// What differs.
+        /// The first difference.
         difference: String,
     },
     /// A folder in which another run is writing.
@@ -117,7 +117,7 @@ pub enum Error {
         path: PathBuf,
         /// The one before it.
         first: PathBuf,
-        /// What differs.
+        /// The first difference.
         difference: String,
     },
     /// Decoding failed.
@@ -129,11 +129,11 @@ pub enum Error {
     /// A file that cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// A recorded answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// Which problem it answers, as the file says it.
+    /// Identifier of the problem, as in the file.
     pub id: Value,
     /// The row of that problem among those given.
     pub problem: usize,
@@ -22,14 +22,14 @@ pub struct Recorded {
     pub answer: String,
 }
 
-/// What the grader says about a recorded answer.
+/// Grade of a recorded answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Graded {
-    /// Which problem it answers, as the file says it.
+    /// Identifier of the problem, as in the file.
     pub id: Value,
     /// True if it is right.
     pub correct: bool,
-    /// Why, in a few words.
+    /// Reason in a few words.
     pub reason: String,
 }
 

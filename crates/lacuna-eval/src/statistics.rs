@@ -15,8 +15,8 @@ pub fn wilson(correct: usize, n: usize) -> [f64; 2] {
     [((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)]
 }
 
-/// How probable it is to see `gained` and `lost` differ at least so much, if neither is more likely than the other: the exact
-/// two-sided test of McNemar (1947).
+/// Exact two-sided McNemar test (1947): the probability of a difference between `gained` and `lost` at least this large if
+/// both are equally likely.
 pub fn mcnemar(gained: usize, lost: usize) -> f64 {
     let n = gained + lost;
     let fewer = gained.min(lost);

@@ -40,7 +40,7 @@ const OF_ALL: [&str; 2] = ["defer_eos", "suppress_eos"];
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// What it is for.
+    /// Purpose of the suite.
     #[serde(default)]
     pub about: String,
     /// Settings for every trial.

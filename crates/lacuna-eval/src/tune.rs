@@ -12,10 +12,10 @@ use crate::run::{Entry, Evaluation, Part, Progress, Speech, Trial, evaluate};
 use crate::statistics::wilson;
 use crate::{Error, Result};
 
-/// How many of the best layers are tried together.
+/// Number of best layers that are also tried combined.
 const TOGETHER: usize = 4;
 
-/// What calibration found.
+/// Result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preset {
     /// The model.
@@ -31,7 +31,7 @@ pub struct Preset {
     pub heads: Vec<usize>,
     /// Problems that it was measured on.
     pub n: usize,
-    /// How many of them were right.
+    /// Number of right answers.
     pub correct: usize,
     /// The 95% interval of their share.
     pub interval: [f64; 2],
@@ -50,7 +50,7 @@ pub struct Candidate {
     pub heads: Vec<usize>,
     /// Problems.
     pub n: usize,
-    /// How many were right.
+    /// Number of right answers.
     pub correct: usize,
     /// Forward passes for a problem.
     pub nfe: f64,

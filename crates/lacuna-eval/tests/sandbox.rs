@@ -19,7 +19,7 @@ fn quick() -> Sandbox {
     sandbox().with_limits(Limits { wall: Duration::from_secs(1), ..Limits::default() })
 }
 
-/// What the layers do alone: bubblewrap covers Landlock and namespaces, so these are only tried without it.
+/// Sandboxes of single layers: bubblewrap covers Landlock and namespaces, so these are only tried without it.
 fn alone() -> Vec<Sandbox> {
     let all = sandbox();
     let sets = [vec![Layer::Seccomp, Layer::Landlock, Layer::Namespaces], vec![Layer::Seccomp, Layer::Landlock]];

@@ -1,4 +1,4 @@
-//! Which tokens may stand where.
+//! Allowed tokens per position.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

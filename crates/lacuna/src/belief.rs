@@ -1,4 +1,4 @@
-//! What decoding needs of a distribution over the vocabulary, and how it is taken from a row of logits.
+//! Beliefs: the few figures of a distribution over the vocabulary that decoding needs, computed from a row of logits.
 
 use crate::{Credit, Draw, Error, Result, Row, Token};
 
@@ -23,17 +23,17 @@ pub struct Belief {
     pub vote: Option<(Token, f64)>,
 }
 
-/// How a row of logits is looked at.
+/// Sampling parameters for a row of logits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// How the token is chosen.
+    /// Rule that chooses the token.
     pub rule: TokenRule,
     /// Tokens that can be chosen, but whose confidence is zero unless there are no others, so that positions that want them wait
     /// (LLaDA's `confidence_eos_eot_inf`).
     pub deferred: Vec<Token>,
 }
 
-/// How a token is chosen from a distribution.
+/// Rule that chooses a token from a distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum TokenRule {
     /// The most probable token, the lower id of equals.

@@ -41,7 +41,7 @@ impl Canvas {
         &self.tokens
     }
 
-    /// How many positions there are.
+    /// Number of positions.
     #[allow(clippy::len_without_is_empty, reason = "a canvas has at least one gap")]
     pub fn len(&self) -> usize {
         self.tokens.len()
@@ -131,10 +131,10 @@ impl Canvas {
 /// Blocks are decoded from left to right; a step may fill every masked position before the block's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Which block this is, from 0.
+    /// Index of the block, from 0.
     pub index: usize,
     /// Its positions.
     pub range: Range<usize>,
-    /// How many steps it has seen.
+    /// Number of steps so far.
     pub step: usize,
 }

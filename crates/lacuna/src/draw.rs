@@ -15,7 +15,7 @@ impl Draw {
         Self { key: mix(mix(mix(seed) ^ step as u64) ^ position as u64) }
     }
 
-    /// What all its numbers are made of, for those who draw elsewhere: lane `n` begins with `mix(key ^ mix(n))`.
+    /// Key of the generator, for drawing elsewhere: lane `n` begins with `mix(key ^ mix(n))`.
     pub fn key(self) -> u64 {
         self.key
     }
@@ -34,7 +34,7 @@ impl Draw {
         -(-self.uniform(lane).ln()).ln()
     }
 
-    /// What is added to the position's score where the order is drawn, standard Gumbel; no token has this lane.
+    /// Standard Gumbel noise that is added to the position's score where the order is drawn; no token has this lane.
     pub fn order_noise(self) -> f64 {
         self.gumbel(u64::MAX)
     }

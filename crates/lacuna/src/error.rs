@@ -8,7 +8,7 @@ use crate::Token;
 /// The result of the core's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a run cannot start or go on.
+/// An error that keeps a run from starting or going on.
 #[derive(Debug)]
 pub enum Error {
     /// There is nothing to decode.

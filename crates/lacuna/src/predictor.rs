@@ -9,7 +9,7 @@ use crate::{Belief, Draw, Result, Sampling, Token, TokenSet};
 /// [`read`](Predictor::read) then computes beliefs for the rows asked for and no others, so that a strategy that can choose
 /// its positions before it knows any distribution, such as DOS, pays for the vocabulary projection of those it commits alone.
 pub trait Predictor {
-    /// What the model is like.
+    /// Description of the model.
     fn description(&self) -> &Description;
 
     /// One forward pass over all `views`, which may differ in length. Returns one observation for each.
@@ -32,7 +32,7 @@ pub trait Predictor {
     }
 }
 
-/// What a caller must know of a model before asking it anything.
+/// Properties of a model that decoding depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Vocabulary size.
@@ -59,11 +59,11 @@ pub struct Description {
     pub rollouts: bool,
     /// True if [`Compute::Refresh`] is supported.
     pub refreshes: bool,
-    /// Which positions attend to which.
+    /// Attention mask kind.
     pub visibility: Visibility,
 }
 
-/// Which positions a model's positions attend to.
+/// Attention mask kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// To all.
@@ -261,7 +261,7 @@ pub struct AttentionSource {
     pub heads: Vec<usize>,
 }
 
-/// What a forward pass shows without reading any belief.
+/// Result of a forward pass before any belief is read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// For each source of the view, the dependency score of each position: the attention that it pays to all unmasked
@@ -278,11 +278,11 @@ pub struct Observation {
 /// A row of the model's output that is to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Which of the views observed last.
+    /// Index of the view, among those observed last.
     pub view: usize,
-    /// Which of its positions.
+    /// Position in it.
     pub target: Target,
-    /// How to turn logits into a belief.
+    /// Sampling rule that turns logits into a belief.
     pub sampling: &'a Sampling,
     /// Tokens that may be chosen; the others have no probability.
     pub allowed: &'a TokenSet,

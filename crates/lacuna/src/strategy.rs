@@ -16,17 +16,17 @@ use crate::{Block, Cache, Ends, Error, Fixed, Length, Order, Pace, RankBy, Reads
 pub struct Strategy {
     /// Name, as [`Strategy::parse`] takes it.
     pub name: String,
-    /// Which positions first.
+    /// Ranks the masked positions.
     pub order: Arc<dyn Order>,
-    /// How many at once.
+    /// Decides how many are committed in a step.
     pub pace: Box<dyn Pace>,
-    /// Which to reopen.
+    /// Reopens committed positions.
     pub revision: Option<Box<dyn Revision>>,
-    /// Which positions are open.
+    /// Limits the positions that may be committed.
     pub window: Arc<dyn Window>,
-    /// How many positions there are.
+    /// Sets and changes the length of the canvas.
     pub length: Box<dyn Length>,
-    /// Which positions a forward pass computes.
+    /// Chooses the positions that a forward pass computes.
     pub cache: Box<dyn Cache>,
     /// Temperature at which the order is drawn; 0 takes the highest score.
     pub order_temperature: f64,

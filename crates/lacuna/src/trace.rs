@@ -1,4 +1,4 @@
-//! What happened in a run, step by step.
+//! The record of a run, step by step.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Trace {
     pub deltas: Vec<Delta>,
 }
 
-/// What one step changed.
+/// The changes of one step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delta {
     /// The block that was decoded.
@@ -21,12 +21,12 @@ pub struct Delta {
     /// Purpose of the forward pass.
     #[serde(default, skip_serializing_if = "Pass::denoises")]
     pub kind: Pass,
-    /// What was committed, ascending by position.
+    /// Committed tokens, ascending by position.
     pub committed: Vec<Commit>,
     /// Decided positions whose token was replaced, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<Commit>,
-    /// What was reopened after that, ascending.
+    /// Positions reopened after that, ascending.
     pub reopened: Vec<usize>,
     /// Change of the canvas's length after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,11 +57,11 @@ impl Pass {
 /// A position that was decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
-    /// Where.
+    /// Position.
     pub position: usize,
-    /// What.
+    /// Token.
     pub token: Token,
-    /// How probable the model found it.
+    /// Probability of the token.
     pub probability: f64,
     /// The entropy of the model's belief in nats.
     pub entropy: f64,

@@ -1,4 +1,4 @@
-//! What must hold for every strategy if attention is block-causal: keys and values that are not computed again are never stale.
+//! Properties of every strategy if attention is block-causal: keys and values that are not computed again are never stale.
 
 use std::collections::HashMap;
 

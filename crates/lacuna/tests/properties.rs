@@ -1,4 +1,4 @@
-//! What must hold for every strategy, on random models, canvases and blocks.
+//! Properties of every strategy, on random models, canvases and blocks.
 
 use std::collections::HashSet;
 use std::sync::Arc;

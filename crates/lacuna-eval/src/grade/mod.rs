@@ -9,12 +9,12 @@ pub use number::{NumberRule, exact_match, gold, normalize};
 
 use serde::{Deserialize, Serialize};
 
-/// What a grader says about an answer.
+/// Verdict of a grader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// True if it is right.
     pub correct: bool,
-    /// Why, in a few words.
+    /// Reason in a few words.
     pub reason: String,
 }
 

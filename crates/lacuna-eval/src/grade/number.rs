@@ -1,6 +1,6 @@
 //! GSM8K answers: finding the number, and comparing numbers.
 
-/// How the answer is found in a text.
+/// Rule that extracts the answer from a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NumberRule {
@@ -8,7 +8,7 @@ pub enum NumberRule {
     Strict,
     /// The last number of the text (lm-eval's flexible-extract).
     Flexible,
-    /// What follows the last "answer is": a number in `\boxed{}`, else the first number; without such a phrase the last
+    /// The number after the last "answer is": the one in `\boxed{}`, else the first; without such a phrase the last
     /// number of the text (KLASS).
     AnswerIs,
     /// The first of these that there is: what follows the last `####`, the last `\boxed{}`, what follows the last
@@ -71,7 +71,7 @@ fn flexible(text: &str) -> Option<&str> {
     last
 }
 
-/// What groups digits, in LaTeX too.
+/// Separators between groups of digits, LaTeX's included.
 const GROUPING: [&str; 4] = [",\\!", ",", "{,}", "\\,"];
 
 /// The numbers of a text: digits with grouping commas and decimals, a minus in front if it is a sign.
@@ -109,7 +109,7 @@ fn numbers(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where the number that has its first digit at `start` begins: at a minus, perhaps with a currency sign between, unless
+/// Start of the number whose first digit is at `start`: a minus, perhaps with a currency sign between, belongs to it unless
 /// that minus subtracts.
 fn signed(text: &str, start: usize) -> usize {
     let before = text[..start].trim_end_matches(['$', '€', '£']);

@@ -18,7 +18,7 @@ pub(super) struct Point {
     pub(super) high: f64,
 }
 
-/// What the horizontal axis is like.
+/// Scale of the horizontal axis.
 pub(super) enum Axis {
     /// From 0 on.
     Linear,

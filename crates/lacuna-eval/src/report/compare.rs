@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Measurement;
 use crate::statistics::mcnemar;
 
-/// How one strategy does on the problems that another has answered.
+/// Paired comparison of one strategy with another on the same problems.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Problems that both have answered.
@@ -16,7 +16,7 @@ pub struct Comparison {
     pub gained: Vec<String>,
     /// Problems that only the second gets right.
     pub lost: Vec<String>,
-    /// How probable so large a difference is if there is none (McNemar, exact).
+    /// Exact two-sided p-value (McNemar).
     pub p: f64,
 }
 

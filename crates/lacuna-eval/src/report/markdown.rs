@@ -3,7 +3,7 @@
 use super::table::{Table, percent};
 use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, front, paper};
 
-/// What a table is made of.
+/// A section of a table.
 struct Section<'a> {
     label: Option<&'a str>,
     task: &'a str,
@@ -224,7 +224,7 @@ fn orders(report: &Report) -> String {
     text
 }
 
-/// What a measurement gains and loses beside the best one, and how probable that is by chance.
+/// Problems that a measurement gains and loses against the best one, and the p-value.
 fn beside(row: &Measurement, best: &Measurement) -> [String; 2] {
     let Comparison { gained, lost, p, .. } = compare(row, best);
     let p = if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") };

@@ -27,24 +27,24 @@ use crate::{Error, Result};
 /// One trial, its samples and what they come to.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// What was measured.
+    /// The trial measured.
     pub trial: Trial,
     /// The samples by row.
     pub samples: Vec<Sample>,
-    /// What they come to.
+    /// Summary of the samples.
     pub entry: Entry,
 }
 
 /// Everything that was measured together.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What it depends on.
+    /// Configuration of the run.
     pub configuration: Configuration,
     /// The trials that have samples.
     pub measurements: Vec<Measurement>,
 }
 
-/// How much of a run is there that was stopped, or still goes on.
+/// Progress of a run that was stopped or is still going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     /// Answers that are there.
@@ -60,7 +60,7 @@ pub struct Unfinished {
 }
 
 impl Report {
-    /// How much is there, if that is known to be less than the run is to have.
+    /// Progress, if known to be less than the whole run.
     pub fn unfinished(&self) -> Option<Unfinished> {
         let trials = &self.configuration.trials;
         let of = trials.iter().map(|trial| self.configuration.problems_of(trial)).sum::<Option<usize>>()?;
@@ -177,7 +177,7 @@ impl Report {
 /// In a page that a report is written to, everything up to this line is the author's.
 pub const MARK: &str = "<!-- measured -->";
 
-/// What a page holds up to the mark, which is where a report goes.
+/// Contents of a page above the mark at which a report is inserted.
 fn above_mark(page: &Path) -> Result<String> {
     let text = match std::fs::read_to_string(page) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(format!("{MARK}\n\n")),

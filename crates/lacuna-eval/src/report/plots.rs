@@ -1,4 +1,4 @@
-//! Which plots a report has.
+//! The plots of a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use super::{Measurement, Report, front, heatmap};
 /// A picture of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// What its file is called.
+    /// File name.
     pub file: String,
     /// The picture.
     pub svg: String,

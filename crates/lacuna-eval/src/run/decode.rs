@@ -35,7 +35,7 @@ struct Job {
     seconds: f64,
 }
 
-/// What a trial needs to make runs.
+/// Builds the runs of a trial.
 pub(super) struct Decoder<'a> {
     pub(super) trial: &'a Trial,
     pub(super) benchmark: &'a Benchmark,

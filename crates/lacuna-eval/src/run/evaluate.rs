@@ -17,7 +17,7 @@ use crate::sandbox::{Limits, Outcome, Sandbox};
 use crate::task::{self, Benchmark, Check, Problem};
 use crate::{Error, Result};
 
-/// What to measure, on what, and where to keep it.
+/// An evaluation: trials, model, problems and the results folder.
 pub struct Evaluation {
     /// The results folder.
     pub out: PathBuf,
@@ -25,19 +25,19 @@ pub struct Evaluation {
     pub data: Option<PathBuf>,
     /// The model.
     pub model: Model,
-    /// What is measured.
+    /// Trials measured.
     pub trials: Vec<Trial>,
-    /// How many problems of each task.
+    /// Maximum number of problems per task.
     pub limit: Option<usize>,
-    /// Which problems.
+    /// Part of the problems used.
     pub part: Part,
-    /// Which of several machines this is.
+    /// Shard of this machine.
     pub shard: Shard,
-    /// Where random draws start from.
+    /// Seed.
     pub seed: u64,
-    /// How many problems share a forward pass; it does not change the answers.
+    /// Batch size; answers do not depend on it.
     pub batch: usize,
-    /// How tokens are chosen; `stop` and `seed` are set for each problem.
+    /// Sampling options; `stop` and `seed` are set for each problem.
     pub options: Options,
     /// The parameters that they were made of, as far as answers depend on them.
     pub general: Params,
@@ -45,20 +45,20 @@ pub struct Evaluation {
     pub unconfined: bool,
 }
 
-/// How far an evaluation is.
+/// Progress of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
     /// The trial that is running.
     pub trial: &'a Trial,
     /// Its number, from 1.
     pub number: usize,
-    /// How many trials there are.
+    /// Number of trials.
     pub trials: usize,
     /// Samples of it that are done.
     pub done: usize,
     /// Samples that it has.
     pub total: usize,
-    /// How many of those done are right.
+    /// Number of right answers among those done.
     pub correct: usize,
     /// Forward passes of a sample so far.
     pub nfe: f64,
@@ -74,7 +74,7 @@ pub struct Progress<'a> {
 struct Loaded {
     benchmark: Benchmark,
     chosen: Vec<usize>,
-    /// How many problems all shards use.
+    /// Number of problems over all shards.
     used: usize,
     prompts: HashMap<usize, Vec<lacuna::Token>>,
     fingerprint: String,

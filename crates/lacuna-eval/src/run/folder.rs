@@ -19,15 +19,15 @@ const SAMPLES: &str = "samples";
 /// The model under test, as far as results depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// What it is called.
+    /// Name of the model.
     pub name: String,
     /// Its family, such as `LLaDA`.
     pub family: String,
-    /// How many numbers its weights are.
+    /// Parameter count.
     pub parameters: usize,
     /// The precision it runs in.
     pub precision: String,
-    /// Where it runs.
+    /// Device it runs on.
     pub device: String,
 }
 
@@ -45,37 +45,37 @@ pub struct Configuration {
     pub version: String,
     /// The model.
     pub model: Model,
-    /// How many problems of each task, if not all.
+    /// Maximum number of problems per task; all if absent.
     pub limit: Option<usize>,
-    /// Which problems.
+    /// Part of the problems used.
     pub part: Part,
-    /// Where random draws start from.
+    /// Seed.
     pub seed: u64,
-    /// Which of several machines this is.
+    /// Shard of this machine.
     pub shard: Shard,
     /// Parameters that are not part of a trial.
     #[serde(default)]
     pub options: Params,
     /// A fingerprint of the problems of each task and protocol.
     pub data: BTreeMap<String, String>,
-    /// How many problems of each task and protocol all shards together answer; older folders do not say.
+    /// Number of problems per task and protocol over all shards; absent in older folders.
     #[serde(default)]
     pub problems: BTreeMap<String, usize>,
-    /// What is measured.
+    /// Trials measured.
     pub trials: Vec<Trial>,
-    /// What protects the machine from generated code, if any is run, and the Python that runs it. It may change when a run
+    /// Sandbox for generated code, if any is run, and the Python that runs it. It may change when a run
     /// resumes.
     #[serde(default)]
     pub sandbox: Option<String>,
 }
 
 impl Configuration {
-    /// How many problems a trial has once the run, with all its shards, is finished, if that was recorded.
+    /// Number of problems of a trial in the finished run over all shards, if recorded.
     pub fn problems_of(&self, trial: &Trial) -> Option<usize> {
         self.problems.get(&trial.benchmark()).copied()
     }
 
-    /// What differs between two configurations, in the user's words; `None` if they fit together.
+    /// First difference between two configurations, in the user's words; `None` if they are compatible.
     pub fn difference(&self, other: &Self, shards: bool) -> Option<String> {
         let differ = |what: &str, a: String, b: String| (a != b).then(|| format!("{what} is {a}, not {b}"));
         let limit = |limit: Option<usize>| limit.map_or("not given".to_string(), |limit| limit.to_string());
@@ -124,7 +124,7 @@ impl Configuration {
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// What is measured in it.
+    /// Configuration of the run.
     pub configuration: Configuration,
     /// Held while a run writes here.
     _lock: Option<File>,
@@ -172,7 +172,7 @@ impl Folder {
         Ok(Self { path: path.into(), configuration: decode(&file, &text)?, _lock: None })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

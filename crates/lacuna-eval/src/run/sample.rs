@@ -1,4 +1,4 @@
-//! What is kept of one sample, and what many of them come to.
+//! The record of one sample, and the summary of many.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Sample {
     pub row: usize,
     /// True if the answer is right.
     pub correct: bool,
-    /// Why, in a few words.
+    /// Reason in a few words.
     pub reason: String,
     /// The answer.
     pub answer: String,
@@ -78,7 +78,7 @@ pub struct Entry {
     pub block_length: usize,
     /// Samples.
     pub n: usize,
-    /// How many there are once the run, with all its shards, is finished, if that was recorded.
+    /// Number of problems of the finished run over all shards, if recorded.
     pub problems: Option<usize>,
     /// Right answers.
     pub correct: usize,
@@ -121,7 +121,7 @@ impl Entry {
     }
 }
 
-/// What the samples of a trial come to.
+/// Summary of the samples of a trial.
 pub fn summarize(configuration: &Configuration, trial: &Trial, samples: &[Sample]) -> Entry {
     let n = samples.len();
     let correct = samples.iter().filter(|sample| sample.correct).count();

@@ -5,7 +5,7 @@ use lacuna::Token;
 use crate::Result;
 use crate::task::Prompt;
 
-/// What turns prompts into tokens and tokens into answers.
+/// Tokenizer and chat template: prompts to tokens, tokens to answers.
 pub trait Speech {
     /// The text of a chat of (role, content) turns, up to where the answer begins.
     fn render(&self, turns: &[(&str, &str)]) -> Result<String>;

@@ -1,4 +1,4 @@
-//! What is measured: one strategy on one task.
+//! A trial: one strategy on one task.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,9 +20,9 @@ pub struct Trial {
     pub strategy: String,
     /// Parameters of the strategy.
     pub settings: Params,
-    /// How many tokens are generated.
+    /// Number of generated tokens.
     pub gen_length: usize,
-    /// How many tokens a block has; as many as are generated if there is one block.
+    /// Block length; equal to `gen_length` for one block.
     pub block_length: usize,
     /// True if decoding stops once everything before the first end-of-text is decided. The answer is the same; the number
     /// of forward passes is not.
@@ -131,7 +131,7 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Which of several machines this is: `i/n`, from 1.
+/// Shard of an evaluation over several machines: `i/n`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// From 1.
@@ -172,7 +172,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Which problems of a task are used.
+/// Part of a task's problems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {

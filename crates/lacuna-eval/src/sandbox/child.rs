@@ -12,11 +12,11 @@ use super::{Layer, Limits, Outcome, Sandbox, bubblewrap};
 use crate::{Error, Result};
 
 const HARNESS: &str = include_str!("harness.py");
-/// How often a running program is looked at.
+/// Interval at which a running program is polled.
 const GLANCE: Duration = Duration::from_millis(2);
-/// How often its folder is.
+/// Interval at which the size of its folder is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the pipes of a dead program may stay open.
+/// Grace period for the pipes of a dead program.
 const LINGER: Duration = Duration::from_secs(2);
 
 pub(super) fn run(sandbox: &Sandbox, program: &str) -> Result<Outcome> {

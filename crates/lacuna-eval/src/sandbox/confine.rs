@@ -1,4 +1,4 @@
-//! What the child does to itself between fork and exec.
+//! Confinement that the child applies to itself between fork and exec.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

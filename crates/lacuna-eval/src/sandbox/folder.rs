@@ -23,7 +23,7 @@ impl Folder {
         Ok(Self { root, work })
     }
 
-    /// Where the program works.
+    /// The program's working directory.
     pub(super) fn work(&self) -> &Path {
         &self.work
     }

@@ -84,7 +84,7 @@ impl Layer {
 pub struct Layers(BTreeSet<Layer>);
 
 impl Layers {
-    /// What needs nothing from the kernel.
+    /// Layers that need nothing from the kernel.
     pub(super) fn always() -> Self {
         Self([Layer::ProcessGroup, Layer::Limits, Layer::EmptyEnvironment, Layer::TemporaryFolder].into())
     }

@@ -37,16 +37,16 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// How much a program may use.
+/// Resource limits of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// From start to end.
     pub wall: Duration,
     /// Address space in bytes.
     pub memory: u64,
-    /// What it writes to files, in bytes.
+    /// Bytes written to files.
     pub files: u64,
-    /// What it prints, in bytes.
+    /// Bytes printed.
     pub output: usize,
 }
 
@@ -56,12 +56,12 @@ impl Default for Limits {
     }
 }
 
-/// How a program ended.
+/// Outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// True if it ran to its end, so that every test in it passed.
     pub passed: bool,
-    /// What happened.
+    /// Reason in a few words.
     pub reason: String,
 }
 
@@ -69,9 +69,9 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Sandbox {
     interpreter: Interpreter,
-    /// What holds on this machine.
+    /// Layers that this machine offers.
     available: Layers,
-    /// What is used of it.
+    /// Layers in use.
     layers: Layers,
     limits: Limits,
 }
@@ -109,7 +109,7 @@ impl Sandbox {
         Self { layers, ..self.with_limits(self.limits.clone()) }
     }
 
-    /// What protects this machine.
+    /// Layers that protect this machine.
     pub fn layers(&self) -> &Layers {
         &self.layers
     }
@@ -119,7 +119,7 @@ impl Sandbox {
         &self.interpreter
     }
 
-    /// How much a program may use.
+    /// Resource limits of a program.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

@@ -114,7 +114,7 @@ const SETXATTRAT: i64 = 463;
 const REMOVEXATTRAT: i64 = 466;
 const FILE_SETATTR: i64 = 469;
 
-/// What x86-64 has besides: older forms of the calls above.
+/// Calls that only x86-64 has: older forms of those above.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[i64] = &[
     libc::SYS_fork,

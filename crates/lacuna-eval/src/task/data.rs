@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// One problem of a benchmark. What a task has no use for stays empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Problem {
-    /// What answers refer to it by: the task_id where there is one, else the row.
+    /// Identifier that answers refer to: the task_id if there is one, else the row.
     pub id: String,
     /// Its row in the file, from 0.
     pub row: usize,

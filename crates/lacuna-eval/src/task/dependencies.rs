@@ -1,4 +1,4 @@
-//! What in an answer depends on what, and how an order of decoding respects it.
+//! Dependencies inside an answer, and measures of how a decoding order respects them.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ enum Rule {
     Singles(Grid),
 }
 
-/// How an order of decoding respects the dependencies of an answer.
+/// Counts of respected and violated dependencies of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Respect {
     /// Values that depend on others.
@@ -78,7 +78,7 @@ impl Dependencies {
         order
     }
 
-    /// How well an order respects them; `steps` says for each byte of the answer when it was decided.
+    /// Measures an order; `steps` has for each byte of the answer the step at which it was decided.
     pub fn respect(&self, steps: &[Option<usize>]) -> Respect {
         let step = |at: usize| steps.get(at).copied().flatten().unwrap_or(usize::MAX);
         let whole = |place: &Range<usize>| place.clone().map(step).max().unwrap_or(usize::MAX);
@@ -171,7 +171,7 @@ impl Grid {
         (0..self.clues.len()).filter(|&cell| self.clues[cell] == 0).collect()
     }
 
-    /// Where a cell stands in the answer.
+    /// Byte range of a cell in the answer.
     fn place(&self, cell: usize) -> Range<usize> {
         let at = cell + cell / self.size;
         at..at + 1
@@ -216,7 +216,7 @@ impl Grid {
         levels
     }
 
-    /// How many open cells were not forced when they were decided; `known` says when, in the order of [`Grid::open`].
+    /// Number of open cells that were not forced when decided; `known` has their steps, in the order of [`Grid::open`].
     fn unforced(&self, known: &[usize]) -> usize {
         let (open, units) = (self.open(), self.units());
         let mut steps = known.to_vec();

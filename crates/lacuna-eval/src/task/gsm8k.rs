@@ -7,7 +7,7 @@ use crate::grade::{NumberRule, Verdict, exact_match, gold, normalize};
 
 pub(super) struct Gsm8k;
 
-/// What KLASS says before every mathematical question.
+/// System prompt of KLASS for mathematical questions.
 pub(super) const KLASS_SYSTEM: &str = "Your task is to answer the question below. Give step by step reasoning before you \
     answer, and when you're ready to answer, please use the format 'The final answer is'.";
 

@@ -26,7 +26,7 @@ pub trait Task: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// How many tokens an answer gets, unless told otherwise.
+    /// Default number of generated tokens.
     fn gen_length(&self) -> usize;
 
     /// The protocols it can be asked in, the default first.
@@ -43,7 +43,7 @@ pub trait Task: Sync {
         problem.solution.clone()
     }
 
-    /// What in the solution depends on what, where that is known.
+    /// Dependencies inside the solution, if known.
     fn dependencies(&self, _problem: &Problem) -> Option<Dependencies> {
         None
     }
@@ -101,11 +101,11 @@ impl dyn Task {
 pub struct Benchmark {
     /// The task.
     pub task: &'static dyn Task,
-    /// How it is asked.
+    /// Protocol in use.
     pub protocol: &'static Protocol,
     /// Its problems, in the order of the file.
     pub problems: Vec<Problem>,
-    /// Where they come from.
+    /// Data files that the problems come from.
     pub source: String,
     train: Vec<Problem>,
     drawn: Vec<Vec<usize>>,
@@ -132,14 +132,14 @@ impl Benchmark {
         Ok(Self { task, protocol, problems, source, train, drawn })
     }
 
-    /// What the model is asked for this problem.
+    /// The prompt for this problem.
     pub fn prompt(&self, problem: &Problem) -> Prompt {
         let drawn = self.drawn.get(problem.row).map_or(&[][..], Vec::as_slice);
         let shots: Vec<&Problem> = drawn.iter().map(|&row| &self.train[row]).collect();
         (self.protocol.prompt)(problem, &shots)
     }
 
-    /// What decides whether a generated text is right: the protocol cuts, extracts and compares.
+    /// Check of a generated text: the protocol cuts, extracts and compares.
     pub fn check(&self, problem: &Problem, text: &str) -> Check {
         (self.protocol.check)(problem, self.protocol.cut(text))
     }

@@ -4,19 +4,19 @@
 use super::Problem;
 use crate::grade::Verdict;
 
-/// How a task is put to a model and how its answers are taken.
+/// Evaluation protocol: prompt, worked examples, stop texts and grading of a task.
 pub struct Protocol {
     /// Its name.
     pub name: &'static str,
-    /// What it follows and where it departs from that.
+    /// The protocol it follows and its deviations from it.
     pub about: &'static str,
     /// The data files that it uses, in the order they are looked for.
     pub files: &'static [&'static str],
-    /// Which problems of the file belong to it.
+    /// Filter for the problems of the file.
     pub selects: fn(&Problem) -> bool,
     /// Worked examples that come before the question, other than those that are part of the prompt.
     pub shots: Shots,
-    /// What the model is asked.
+    /// Builds the prompt.
     pub prompt: fn(&Problem, &[&Problem]) -> Prompt,
     /// Texts at which an answer is cut.
     pub stops: &'static [&'static str],
@@ -26,26 +26,26 @@ pub struct Protocol {
     pub time_limit_s: u64,
 }
 
-/// Where worked examples come from.
+/// Source of worked examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shots {
     /// There are none, or they are written into the prompt.
     Fixed,
     /// Drawn from the training part for each question, as lm-eval draws them.
     Drawn {
-        /// How many.
+        /// Number of examples.
         count: usize,
         /// The files of the training part.
         files: &'static [&'static str],
     },
 }
 
-/// What a model is asked.
+/// A prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The turns of a chat, which the model's own template puts into text.
     pub turns: Vec<Turn>,
-    /// How the answer begins.
+    /// Given start of the answer.
     pub prefix: String,
 }
 
@@ -54,11 +54,11 @@ pub struct Prompt {
 pub struct Turn {
     /// `system`, `user` or `assistant`.
     pub role: &'static str,
-    /// What is said.
+    /// Text of the turn.
     pub content: String,
 }
 
-/// What decides about an answer.
+/// Grading of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// It is decided.

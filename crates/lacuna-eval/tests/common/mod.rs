@@ -9,7 +9,7 @@ use lacuna_eval::task;
 
 pub(crate) const MASK: Token = 0;
 const END: Token = 1;
-/// Where the answer begins.
+/// Token at which the answer begins.
 const ANSWER: Token = 2;
 const FIRST_BYTE: Token = 3;
 

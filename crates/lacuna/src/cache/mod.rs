@@ -107,7 +107,7 @@ impl CacheView<'_> {
         borders.end(last).min(self.canvas.len())
     }
 
-    /// What is not stored yet up to the end of the block, and the row before it, which may predict its first position.
+    /// Positions not stored yet up to the end of the block, and the row before it, which may predict its first position.
     fn unfinished(&self, borders: Borders) -> Computed {
         let end = self.end(borders);
         let start = if self.stored < end { self.stored } else { self.start(borders) };

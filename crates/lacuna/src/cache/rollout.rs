@@ -66,7 +66,7 @@ impl Rollout {
         Self { share, masks, sigma, inflate, first: None, next: Vec::new() }
     }
 
-    /// How much of the surroundings of each position from the first gap to the last is decided. As in the official code, the
+    /// Share of decided neighbours for each position from the first gap to the last. As in the official code, the
     /// surroundings reach one such length to both sides: before it everything is decided, behind it all is like the last.
     fn density(&self, decided: &[bool]) -> Vec<f64> {
         let length = decided.len();

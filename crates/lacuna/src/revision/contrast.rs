@@ -9,7 +9,7 @@ use crate::{Block, Canvas, Commit, Result, Scene, Target};
 /// second forward pass, and the tokens that it doubts most are replaced by its own.
 #[derive(Clone, Debug)]
 pub struct Contrast {
-    /// Which tokens it doubts.
+    /// Rule for the tokens it doubts.
     pub doubt: Doubt,
     /// Steps between two revisions.
     pub every: usize,

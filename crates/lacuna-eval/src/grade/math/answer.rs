@@ -8,7 +8,7 @@ use super::expression::Expression;
 use super::numeric::{Complex, evaluate};
 use super::parser::hundredth;
 
-/// What an answer can be.
+/// A parsed answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Expression(Expression),
@@ -58,9 +58,9 @@ impl Relation {
     }
 }
 
-/// How many points two expressions are compared at.
+/// Number of points at which two expressions are compared.
 const POINTS: usize = 8;
-/// How near two values must be, as a share of their size.
+/// Relative tolerance between two values.
 const TOLERANCE: f64 = 1e-9;
 /// A decimal with so many digits may be rounded.
 const ROUNDED: usize = 6;
@@ -82,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// What a `±` stands for, or the answer itself.
+    /// Both values of a `±`, or the answer itself.
     pub(super) fn alternatives(self) -> Vec<Self> {
         self.items()
     }
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// Where an end of an interval lies on the real line.
+    /// Value of an interval's end on the real line.
     fn bound(&self) -> Option<f64> {
         let Self::Expression(end) = self else { return None };
         match end.infinite() {

@@ -10,7 +10,7 @@ use super::lexer::{FUNCTIONS, Lexeme, PERIODS};
 use super::parser::Parser;
 
 impl Parser {
-    /// What a command or `^` applies to: a group in braces, or one character, of which digits stand alone.
+    /// Argument of a command or of `^`: a group in braces, or one character, of which digits stand alone.
     pub(super) fn argument(&mut self) -> Option<Expression> {
         if self.accept(&Lexeme::Sign('{')) {
             let Answer::Expression(value) = self.list(&[Lexeme::Sign('}')])? else { return None };

@@ -24,7 +24,7 @@ fn boxed(text: &str) -> Option<String> {
     Some(answer)
 }
 
-/// Where the last `\boxed{...}`, `\boxed x` or `\fbox{...}` begins, its content, and what stands behind it.
+/// Start of the last `\boxed{...}`, `\boxed x` or `\fbox{...}`, its content, and the text after it.
 fn last_box(text: &str) -> Option<(usize, &str, &str)> {
     let (start, command) =
         ["\\boxed", "\\fbox"].iter().filter_map(|command| Some((text.rfind(command)?, *command))).max()?;
@@ -52,7 +52,7 @@ pub(crate) fn all_boxed(text: &str) -> Vec<String> {
     text.match_indices("\\boxed").filter_map(contents).collect()
 }
 
-/// How much of `text` comes before the brace that closes it.
+/// Length of `text` before its closing brace.
 fn balanced(text: &str) -> usize {
     let mut depth = 0;
     let mut escaped = false;

@@ -202,7 +202,7 @@ impl Lexer {
         self.characters[start..self.at].iter().collect()
     }
 
-    /// How many characters separate this from a following group of exactly three digits, if one follows.
+    /// Length of the separator before a following group of exactly three digits, if one follows.
     fn group(&self, digits: usize) -> Option<usize> {
         if digits == 0 {
             return None;
@@ -293,7 +293,7 @@ impl Lexer {
         FUNCTIONS.contains(&word) && applied.is_some_and(|c| c.is_alphanumeric() || "({\\^_|".contains(*c))
     }
 
-    /// What stands between the braces that follow, or the next character.
+    /// The text between the braces that follow, or the next character.
     fn braced(&mut self) -> String {
         self.take_while(|c| c == ' ');
         if self.peek(0) != Some('{') {

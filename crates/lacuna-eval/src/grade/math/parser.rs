@@ -21,7 +21,7 @@ pub(super) struct Parser {
     pub(super) lexemes: Vec<Lexeme>,
     pub(super) at: usize,
     depth: usize,
-    /// How many absolute values are open, whose bars therefore close.
+    /// Number of open absolute values, whose bars therefore close.
     pub(super) bars: usize,
 }
 
