@@ -68,13 +68,13 @@ pub(crate) struct Model {
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Where to compute
+    /// Compute device
     #[arg(long, value_enum, default_value_t = Device::Auto)]
     pub(crate) device: Device,
     /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
     #[arg(long, value_enum, default_value_t = Isa::Auto)]
     pub(crate) isa: Isa,
-    /// How many threads to use [default: all cores]; results do not depend on it
+    /// Number of threads [default: all cores]; results do not depend on it
     #[arg(long, value_name = "N", value_parser = few)]
     pub(crate) threads: Option<usize>,
 }

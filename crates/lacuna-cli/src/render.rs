@@ -26,7 +26,7 @@ enum When {
 const OPEN: &str = "░";
 const END: &str = "·";
 
-/// What part of a canvas to draw, and how.
+/// Part of a canvas to draw, and its style.
 pub(crate) struct View {
     /// The first position that is drawn.
     pub(crate) from: usize,
@@ -179,7 +179,7 @@ pub(crate) fn wants_colour() -> bool {
     stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// How many columns a text takes, escape sequences not counted.
+/// Display width of a text, without escape sequences.
 pub(crate) fn columns(line: &str) -> usize {
     let mut columns = 0;
     let mut characters = line.chars();

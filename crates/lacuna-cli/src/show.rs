@@ -22,7 +22,7 @@ struct Row<'a> {
     columns: &'a Map<String, Value>,
 }
 
-/// How the output flags want jobs to be shown.
+/// Output format of jobs, from the flags.
 pub(crate) struct Show {
     json: bool,
     /// True if the text is drawn while it emerges.

@@ -18,7 +18,7 @@ fn copy_of(model: &str) -> TempDir {
     folder
 }
 
-/// What `generate` says about a model directory.
+/// Error of `generate` about a model directory.
 fn complaint_about(model: &Path) -> String {
     complaint(lacuna(&["generate", "--model", model.to_str().unwrap(), "--prompt-tokens", "1,2", "--gen-length", "4"]))
 }

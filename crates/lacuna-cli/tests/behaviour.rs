@@ -1,4 +1,4 @@
-//! What a user does with the binary and the embedded model.
+//! The binary and the embedded model, used as a user would.
 
 mod common;
 

@@ -26,7 +26,7 @@ fn results(folder: &Path) -> Vec<Value> {
     results
 }
 
-/// How many samples a folder holds.
+/// Number of samples in a folder.
 fn samples(folder: &Path) -> usize {
     let Ok(files) = std::fs::read_dir(folder.join("samples")) else { return 0 };
     files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().matches('\n').count()).sum()

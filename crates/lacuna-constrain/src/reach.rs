@@ -3,7 +3,7 @@ use crate::{
     tokens::Links,
 };
 
-/// Which states can be reached before which positions: one row of positions for each state.
+/// Reachability of states before each position: one row of positions for each state.
 ///
 /// A row moves over all masks at once, as a shift of its bits, and a state that any token can lead back to itself fills
 /// whole runs of masks in one addition. States are taken in the automaton's order, so that a part of it without loops is

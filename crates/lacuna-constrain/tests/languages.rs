@@ -1,4 +1,4 @@
-//! Which texts constraints accept, and which constraints are refused.
+//! Languages that constraints accept, and constraints that are refused.
 
 use std::sync::Arc;
 

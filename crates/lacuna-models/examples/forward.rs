@@ -1,4 +1,4 @@
-//! How long a forward pass and reading take, and what asking for dependency scores adds:
+//! Times a forward pass and reading, and the additional cost of dependency scores:
 //! `cargo run --release -p lacuna-models --example forward [SHAPE] [LENGTH] [cuda]`.
 #![allow(clippy::print_stdout)]
 

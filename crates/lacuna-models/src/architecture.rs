@@ -55,7 +55,7 @@ pub struct Attention {
     pub output_biased: bool,
     /// Every query and key head is RMS-normalised before it is rotated.
     pub head_norm: bool,
-    /// Which positions see which.
+    /// Attention mask kind.
     pub visibility: Visibility,
 }
 

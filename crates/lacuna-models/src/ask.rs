@@ -1,4 +1,4 @@
-//! What predictors are asked, checked once.
+//! Checks of the questions put to predictors.
 
 use lacuna::{Compute, Description, Sampling, TokenRule, View, Visibility};
 

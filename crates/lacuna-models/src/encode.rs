@@ -4,7 +4,7 @@ use lacuna::Token;
 
 use crate::{Checkpoint, Error, Result};
 
-/// How a gap is written.
+/// Notation of a gap.
 pub const GAP: &str = "<gap:N>, where N is its length in tokens";
 
 const OPENING: &str = "<gap:";

@@ -1,6 +1,6 @@
 //! Everything that can be wrong with a checkpoint or a device, as facts. Callers word the advice in the terms of their interface.
 
-/// What this crate returns.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A parameter that would help if it were set otherwise.
@@ -29,7 +29,7 @@ impl Advice {
     }
 }
 
-/// Why a checkpoint cannot be used.
+/// An error of loading or running a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such checkpoint.
@@ -38,7 +38,7 @@ pub enum Error {
          GGUF file, or the name of one that `hf download` has fetched"
     )]
     NotADirectory {
-        /// What was given.
+        /// Given path.
         path: String,
     },
     /// A GGUF file of another kind of model.
@@ -54,7 +54,7 @@ pub enum Error {
     MissingFile {
         /// The file.
         file: String,
-        /// What to do.
+        /// Advice.
         advice: String,
     },
     /// The system cannot read a file.
@@ -62,7 +62,7 @@ pub enum Error {
     Io {
         /// The file.
         file: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A file that is not the JSON it should be.
@@ -70,7 +70,7 @@ pub enum Error {
     Json {
         /// The file.
         file: String,
-        /// What is wrong, and in which line.
+        /// Error of the JSON parser, with its line.
         source: serde_json::Error,
     },
     /// Something that is no regular file, such as a pipe.
@@ -114,7 +114,7 @@ pub enum Error {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What is supported.
+        /// Supported values.
         supported: &'static str,
     },
     /// A setting that makes no sense.
@@ -126,7 +126,7 @@ pub enum Error {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What would make sense.
+        /// Values that would make sense.
         expected: String,
     },
     /// A file of weights that is something else, or only a part of one.
@@ -136,7 +136,7 @@ pub enum Error {
     Damaged {
         /// The file.
         file: String,
-        /// What gave it away.
+        /// The evidence.
         reason: String,
     },
     /// An index that does not describe what is there.
@@ -148,7 +148,7 @@ pub enum Error {
         tensor: String,
         /// The file named for it.
         shard: String,
-        /// What is wrong with that.
+        /// Problem with that.
         problem: &'static str,
     },
     /// A tensor that must be there is not.
@@ -213,7 +213,7 @@ pub enum Error {
         tensor: String,
         /// The value.
         value: f32,
-        /// Where, counted through all dimensions.
+        /// Index of the element, over all dimensions.
         element: usize,
     },
     /// Text was asked of a checkpoint without a tokenizer.
@@ -229,7 +229,7 @@ pub enum Error {
     Tokenizer {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Reason in one sentence.
         reason: String,
     },
     /// A chat was asked of a model that was not made for it.
@@ -246,13 +246,13 @@ pub enum Error {
     Template {
         /// The file.
         file: String,
-        /// What it says.
+        /// Its message.
         reason: String,
     },
     /// There is no GPU that can be used.
     #[error("no usable GPU: {reason}")]
     NoGpu {
-        /// Why not.
+        /// Reason.
         reason: String,
         /// True if there is an NVIDIA driver, so that somebody may expect a GPU to be used.
         expected: bool,
@@ -270,7 +270,7 @@ pub enum Error {
     NoFp8 {
         /// The requirement.
         needed: &'static str,
-        /// What is there instead.
+        /// The value found instead.
         found: String,
     },
     /// A model that does not fit into the GPU's memory.

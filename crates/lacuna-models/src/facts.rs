@@ -1,4 +1,4 @@
-//! What there is to know of a loaded model.
+//! Facts about a loaded model.
 
 use lacuna::{Token, Visibility};
 use serde::Serialize;

@@ -12,15 +12,15 @@ use crate::{Checkpoint, Ended, Kind, Plan, Record, Result};
 pub struct Job {
     /// The run.
     pub run: Run,
-    /// How long its steps have taken.
+    /// Time taken by its steps.
     pub took: Duration,
-    /// What the user calls it.
+    /// The user's identifier.
     pub id: Option<Value>,
     /// Other columns of the row that its prompt was in.
     pub columns: Map<String, Value>,
-    /// What is shown starts at this position; before it stands the prompt.
+    /// First position shown; the prompt is before it.
     pub from: usize,
-    /// What the run is for.
+    /// Kind of the run.
     pub kind: Kind,
 }
 
@@ -46,7 +46,7 @@ impl Job {
         Ok(true)
     }
 
-    /// What has happened so far.
+    /// Summary of the run so far.
     pub fn ended<'a>(&'a self, plan: &'a Plan) -> Ended<'a> {
         Ended {
             trace: self.run.trace(),
@@ -68,7 +68,7 @@ impl Job {
         written as f64 / self.took.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// What is to be kept of it once it is finished.
+    /// The record of the finished run.
     pub fn record(&self, plan: &Plan, checkpoint: &Checkpoint) -> Result<Record> {
         Ok(Record { id: self.id.clone(), ..Record::of(&self.ended(plan), checkpoint)? })
     }

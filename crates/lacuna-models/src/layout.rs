@@ -1,4 +1,4 @@
-//! How views are packed into the rows of one forward pass.
+//! Packing of views into the rows of one forward pass.
 
 use lacuna::{Borders, Compute, Target, Token, View};
 
@@ -10,9 +10,9 @@ use crate::{Error, Result};
 #[derive(Default)]
 pub(crate) struct Layout {
     pub(crate) spans: Vec<Span>,
-    /// What stands in each row.
+    /// Token of each row.
     pub(crate) tokens: Vec<Token>,
-    /// Where each row stands in its canvas. A shadow stands where the position it shadows does.
+    /// Position of each row in its canvas. A shadow has the position it shadows.
     pub(crate) positions: Vec<usize>,
     /// The same for each key.
     pub(crate) key_positions: Vec<usize>,
@@ -43,13 +43,13 @@ pub(crate) struct Span {
     pub(crate) caching: Caching,
     /// The first row.
     pub(crate) start: usize,
-    /// How many rows are tokens.
+    /// Number of rows that are tokens.
     pub(crate) tokens: usize,
     /// The first key.
     pub(crate) key_start: usize,
-    /// How many keys are tokens: all positions, or those up to the end of the last block that is computed.
+    /// Number of keys that are tokens: all positions, or those up to the end of the last block that is computed.
     pub(crate) length: usize,
-    /// How many rows, and keys, behind them are shadows.
+    /// Number of rows, and keys, behind them that are shadows.
     pub(crate) shadows: usize,
     /// Blocks of block-causal attention.
     pub(crate) blocks: Option<Borders>,
@@ -132,7 +132,7 @@ impl Layout {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.tokens.len()
     }
@@ -147,7 +147,7 @@ impl Layout {
         self.spans.iter().any(|span| span.caching != Caching::Off)
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub(crate) fn keys(&self) -> usize {
         self.open.len()
     }
@@ -203,7 +203,7 @@ pub(crate) struct Tile {
     pub(crate) shadow: bool,
     /// The first, as an index into the selection.
     pub(crate) first: usize,
-    /// How many.
+    /// Number of rows.
     pub(crate) count: usize,
 }
 
@@ -227,7 +227,7 @@ impl Selection {
         }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }

@@ -4,7 +4,7 @@ use lacuna::{AttentionSource, Predictor, Token};
 
 use crate::{Checkpoint, CpuPredictor, CudaPredictor, Error, Precision, Result};
 
-/// Where to compute.
+/// Compute device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// An NVIDIA GPU if there is one that can be used, else the processor.
@@ -16,23 +16,23 @@ pub enum Device {
     Cuda,
 }
 
-/// How many canvases share a forward pass unless a device has reasons for another number.
+/// Default batch size, unless a device has reasons for another.
 pub(crate) const USUAL_BATCH: usize = 8;
 /// Weights of so many bytes or fewer are a small model's.
 pub(crate) const SMALL: usize = 64 << 20;
 
 /// A predictor that can also tell about itself.
 pub trait Model: Predictor + Send {
-    /// Where it computes, in a few words.
+    /// Name of the device, in a few words.
     fn device(&self) -> String;
 
     /// The precision of its matrix products.
     fn precision(&self) -> Precision;
 
-    /// What it holds, and what a forward pass over `length` positions needs beyond.
+    /// Bytes held, and bytes that a forward pass over `length` positions needs in addition.
     fn memory(&self, length: usize) -> Memory;
 
-    /// How many canvases a forward pass had better have, where there are many to decode.
+    /// Recommended batch size for many canvases.
     fn usual_batch(&self) -> usize {
         USUAL_BATCH
     }
@@ -69,7 +69,7 @@ pub trait Model: Predictor + Send {
     }
 }
 
-/// What a predictor holds, in bytes.
+/// Memory use of a predictor, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// The weights.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{Checkpoint, Plan, Specials};
 
-/// What a run is for.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -26,7 +26,7 @@ impl Kind {
         &tokens[..end.unwrap_or(tokens.len())]
     }
 
-    /// How many tokens of the visible text in a range a run has written.
+    /// Number of tokens of the visible text in a range that a run has written.
     pub fn written(self, canvas: &Canvas, range: Range<usize>, ends: &[Token]) -> usize {
         let visible = range.start..range.start + self.visible(&canvas.tokens()[range], ends).len();
         visible.filter(|&position| canvas.is_gap(position) && !canvas.is_masked(position)).count()
@@ -40,13 +40,13 @@ pub struct Ended<'a> {
     pub trace: &'a Trace,
     /// The canvas that it led to.
     pub canvas: &'a Canvas,
-    /// How it was decoded.
+    /// Decoding plan.
     pub plan: &'a Plan,
-    /// What is shown starts at this position; before it stands the prompt.
+    /// First position shown; the prompt is before it.
     pub from: usize,
-    /// What is shown ends before this position.
+    /// End of the positions shown.
     pub to: usize,
-    /// What the run was for.
+    /// Kind of the run.
     pub kind: Kind,
     /// Forward passes of the model.
     pub nfe: usize,
@@ -54,14 +54,14 @@ pub struct Ended<'a> {
     pub rows_read: usize,
     /// Positions that forward passes computed.
     pub rows_computed: usize,
-    /// How long decoding took.
+    /// Decoding time in seconds.
     pub seconds: f64,
 }
 
 /// One run, as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What the user called the prompt.
+    /// The user's identifier of the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Value>,
     /// The visible text; null if the model has no tokenizer.
@@ -75,19 +75,19 @@ pub struct Record {
     /// Positions that forward passes computed; 0 if that was not recorded.
     #[serde(default)]
     pub rows_computed: usize,
-    /// What each step changed.
+    /// Changes of each step.
     pub steps: Vec<StepRecord>,
     /// Kind: an answer, which ends at its end-of-text token, or a text that was filled.
     #[serde(default)]
     pub kind: Kind,
-    /// How it was decoded.
+    /// Strategy.
     pub strategy: String,
     /// The layers whose attention set the order, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<usize>,
-    /// How many tokens the prompt has.
+    /// Number of prompt tokens.
     pub prompt_tokens: usize,
-    /// How long decoding took.
+    /// Decoding time in seconds.
     pub seconds: f64,
     /// Tokens of the visible text for each of these seconds.
     pub tokens_per_second: f64,
@@ -97,7 +97,7 @@ pub struct Record {
     pub mask_token: Token,
 }
 
-/// What one step changed.
+/// Changes of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// The block that was decoded.
@@ -112,7 +112,7 @@ pub struct StepRecord {
     pub edited: Vec<(usize, Token)>,
     /// Positions that were masked again after that, ascending.
     pub remasked: Vec<usize>,
-    /// What the model thought of the tokens, committed and edited, if that was kept.
+    /// Figures of the tokens, committed and edited, if kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Vec<Detail>>,
     /// The dependency score of each position that was masked before the step, if that was watched.
@@ -126,13 +126,13 @@ pub struct StepRecord {
 /// A token that was decided, and what the model thought of it. Numbers that are not finite are left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Where.
+    /// Position.
     pub position: usize,
-    /// What.
+    /// Token.
     pub token: Token,
-    /// How it is written; empty if the model has no tokenizer.
+    /// Its text; empty if the model has no tokenizer.
     pub text: String,
-    /// How probable the model found it.
+    /// Probability of the token.
     pub probability: Option<f64>,
     /// The entropy of the model's belief in nats.
     pub entropy: Option<f64>,
@@ -141,7 +141,7 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// What is known of a decided token that is written like `text`.
+    /// Figures of a decided token with this `text`.
     pub fn of(commit: &Commit, text: String) -> Self {
         let finite = |number: f64| Some(number).filter(|number| number.is_finite());
         Self {
@@ -174,7 +174,7 @@ impl Record {
         "mask_token",
     ];
 
-    /// What is to be kept of a run of a checkpoint.
+    /// The record of a run of a checkpoint.
     pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
         let ends = checkpoint.ends();
         let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..ended.to], &ends);
@@ -187,7 +187,7 @@ impl Record {
         Ok(record)
     }
 
-    /// What is to be kept of a run of any model, in which these tokens end a text.
+    /// The record of a run of any model; `ends` are its end-of-text tokens.
     pub fn without_text(ended: &Ended<'_>, ends: &[Token]) -> Self {
         let Ended { trace, canvas, plan, from, to, kind, nfe, rows_read, rows_computed, seconds } = *ended;
         let shown = &canvas.tokens()[from..to];

@@ -1,4 +1,4 @@
-//! How a user asks for a text to be decoded, and what that means for a checkpoint.
+//! A user's decoding request, and the plan that it becomes for a checkpoint.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const USUAL_STRATEGY: &str = "dos+eb";
 #[serde(transparent)]
 pub struct Request(pub Params);
 
-/// What a plan must know of the model that it is for.
+/// Properties of the model that a plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanContext {
     /// Kind of model.

@@ -36,7 +36,7 @@ impl Shape {
         Self::Llada2Mini,
     ];
 
-    /// What it is called.
+    /// Name of the shape.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mini => "mini",

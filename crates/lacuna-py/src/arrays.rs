@@ -241,7 +241,7 @@ fn suppressed(rows: &[Row<'_>], width: usize) -> Option<Vec<Token>> {
 pub(crate) struct Rows {
     numbers: Numbers,
     width: usize,
-    /// Which rows of the numbers they are.
+    /// Indices of these rows in the array.
     wanted: Vec<usize>,
 }
 
@@ -358,7 +358,7 @@ fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) 
     }
 }
 
-/// What [`Array::paid`] does, where the tensor is.
+/// [`Array::paid`], computed on the tensor's device.
 fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool]) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let dimensions = shape(&tensor)?.len();

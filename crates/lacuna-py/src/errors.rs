@@ -1,4 +1,4 @@
-//! What goes wrong, as Python's exceptions.
+//! Errors as Python's exceptions.
 
 use lacuna_models as models;
 use pyo3::create_exception;
@@ -39,7 +39,7 @@ fn of_model(error: &models::Error) -> PyErr {
     }
 }
 
-/// What Python raised while a model was asked, on its way through the core.
+/// Wraps an exception raised by a Python model, for its way through the core.
 pub(crate) fn carry(error: PyErr) -> lacuna::Error {
     lacuna::Error::Predictor(Box::new(error))
 }

@@ -28,9 +28,9 @@ pub(crate) struct Given {
     logits: Vec<Logits>,
     attention: Option<Py<PyAny>>,
     previous: HashMap<usize, Previous>,
-    /// What replaces `previous` once the step has succeeded.
+    /// Replacement for `previous` once the step has succeeded.
     fresh: HashMap<usize, Previous>,
-    /// What has been answered in all steps that succeeded.
+    /// Answers of all steps that succeeded.
     log: Vec<Answer>,
     /// The same of the step under way.
     current: Vec<Answer>,

@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 /// The process that has run the command; 0 if none has.
 static COMMAND_PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// What the Python package is made of.
+/// The native part of the Python package.
 #[pymodule]
 mod _native {
     use super::*;

@@ -52,7 +52,7 @@ static GPU_PROCESS: AtomicU32 = AtomicU32::new(0);
 #[pyclass(frozen, module = "lacunalm._native")]
 pub(crate) struct Plan(lacuna_models::Plan);
 
-/// What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
+/// Output of a model for a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
 #[pyclass(frozen, get_all, module = "lacunalm")]
 pub(crate) struct Seen {
     /// float32 [length, vocabulary]: the logits of every position, before any shift.
@@ -280,7 +280,7 @@ impl Model {
         Ok(any)
     }
 
-    /// How many texts had better share a forward pass, where there are many.
+    /// Recommended batch size for many texts.
     #[getter]
     fn usual_batch(&self, py: Python<'_>) -> PyResult<usize> {
         self.ask(py, |predictor| predictor.usual_batch())
@@ -327,7 +327,7 @@ impl Model {
         Ok(targets.iter().map(|targets| read.by_ref().take(targets.len()).collect()).collect())
     }
 
-    /// What the model makes of a canvas: its logits, and the dependency scores of every layer.
+    /// One forward pass over a canvas: its logits, and the dependency scores of every layer.
     fn probe(&self, py: Python<'_>, #[pyo3(from_py_with = tokens)] tokens: Vec<Token>) -> PyResult<Seen> {
         let attention: Vec<AttentionSource> =
             (0..self.description.layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
@@ -365,7 +365,7 @@ impl Model {
         self.checkpoint.text().and_then(|codec| codec.decode(&tokens, specials)).map_err(raise)
     }
 
-    /// What there is to know of it, as `lacuna inspect --format json` prints it.
+    /// Facts about the model, as `lacuna inspect --format json` prints them.
     #[getter]
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let facts = self.ask(py, |predictor| Facts::of(&self.checkpoint, predictor))?.map_err(raise)?;
@@ -385,19 +385,19 @@ impl Model {
         &self.ends
     }
 
-    /// How many token ids there are.
+    /// Vocabulary size.
     #[getter]
     fn vocabulary(&self) -> usize {
         self.description.vocabulary
     }
 
-    /// How many layers there are.
+    /// Number of layers.
     #[getter]
     fn layers(&self) -> usize {
         self.description.layers
     }
 
-    /// How many positions a canvas may have.
+    /// Maximum number of positions of a canvas.
     #[getter]
     fn context(&self) -> usize {
         self.description.context

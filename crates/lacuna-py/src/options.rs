@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::errors::raise;
 
-/// What other programs call some options.
+/// Names of options in other programs.
 const ALIASES: [(&str, &str); 6] = [
     ("max_new_tokens", "max_tokens"),
     ("max_length", "max_tokens"),

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use crate::arrays::tokens;
 use crate::errors::raise;
 
-/// What becomes of a prompt on its way to the model.
+/// Treatment of a prompt on its way to the model.
 #[derive(Clone, Copy)]
 pub(crate) struct Wording<'a> {
     /// A system message to put before it.
@@ -69,7 +69,7 @@ fn messages(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(String, String)>>>
     given.try_iter()?.map(message).collect::<PyResult<_>>().map(Some)
 }
 
-/// What is given, if it is a list or an array.
+/// The given value as a list, if it is a list or an array.
 fn listed<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if given.hasattr("tolist")? {
         return given.call_method0("tolist");

@@ -1,4 +1,4 @@
-//! What a run has done, as Python sees it.
+//! Records of runs, as Python sees them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,11 +15,11 @@ use crate::errors::{Error, raise};
 #[pyclass(frozen, get_all, eq, from_py_object, module = "lacunalm")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Commit {
-    /// Where, counted from the start of the prompt.
+    /// Position, counted from the start of the prompt.
     position: usize,
-    /// What.
+    /// Token id.
     token: Token,
-    /// How probable the model found it.
+    /// Probability of the token.
     probability: f64,
     /// The entropy of the model's belief in nats.
     entropy: f64,
@@ -51,7 +51,7 @@ impl Commit {
     }
 }
 
-/// What one step changed.
+/// Changes of one step.
 #[pyclass(frozen, get_all, eq, from_py_object, subclass, module = "lacunalm")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Step {
@@ -59,7 +59,7 @@ pub(crate) struct Step {
     block: usize,
     /// Purpose of the forward pass: "denoise", "prefill" or "store".
     kind: &'static str,
-    /// What was committed, ascending by position.
+    /// Committed tokens, ascending by position.
     committed: Vec<Commit>,
     /// Decided positions whose token was replaced, ascending.
     edited: Vec<Commit>,
@@ -118,7 +118,7 @@ impl Step {
     }
 }
 
-/// What one step changed, and what stands there now.
+/// Changes of one step, and the text after it.
 #[pyclass(frozen, get_all, extends = Step, module = "lacunalm")]
 pub(crate) struct Frame {
     /// The answer's tokens, the mask token where undecided.
@@ -204,7 +204,7 @@ impl Result {
         hash(&self.record.tokens)
     }
 
-    /// What was decided, as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
+    /// The decisions as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
     /// text, probability, entropy, score and edited. pandas.DataFrame takes it as it is.
     fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
@@ -278,13 +278,13 @@ impl Result {
         self.record.rows_computed
     }
 
-    /// What each step changed.
+    /// Changes of each step.
     #[getter]
     fn steps(&self) -> Vec<Step> {
         self.steps.clone()
     }
 
-    /// How it was decoded.
+    /// Strategy.
     #[getter]
     fn strategy(&self) -> &str {
         &self.record.strategy
@@ -296,13 +296,13 @@ impl Result {
         &self.record.layers
     }
 
-    /// How many tokens the prompt has.
+    /// Number of prompt tokens.
     #[getter]
     fn prompt_tokens(&self) -> usize {
         self.record.prompt_tokens
     }
 
-    /// How long decoding took.
+    /// Decoding time in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.record.seconds

@@ -134,13 +134,13 @@ impl Run {
         self.job.run.rows_computed()
     }
 
-    /// What each step changed so far.
+    /// Changes of each step so far.
     #[getter]
     fn steps(&self) -> Vec<Step> {
         self.job.run.trace().deltas.iter().map(Step::from).collect()
     }
 
-    /// What came of it, once it is finished.
+    /// The result, once the run is finished.
     #[getter]
     fn result(&self) -> PyResult<Result> {
         if !self.finished() {

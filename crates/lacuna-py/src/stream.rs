@@ -13,7 +13,7 @@ use crate::errors::raise;
 use crate::model::Model;
 use crate::record::{Frame, Result, Step};
 
-/// What is shown where nothing is decided.
+/// Placeholder for an undecided token.
 const OPEN: &str = "░";
 
 /// The steps of a text, taken one by one as they are asked for. Threads that share it take turns.
@@ -25,11 +25,11 @@ pub(crate) struct Stream {
     progress: Mutex<Progress>,
 }
 
-/// How far a text is.
+/// Progress of a text.
 pub(crate) struct Progress {
     /// There until it is dropped.
     job: Option<Job>,
-    /// Where a stop string ends the text, in bytes.
+    /// Byte at which a stop string ends the text.
     cut: Option<usize>,
 }
 
@@ -47,13 +47,13 @@ impl Progress {
         if self.finished() { None } else { self.job.as_mut() }
     }
 
-    /// What stands there, from behind the prompt.
+    /// Tokens after the prompt.
     fn tokens(&self) -> &[Token] {
         let Job { run, from, .. } = self.job();
         &run.canvas().tokens()[*from..run.text_end()]
     }
 
-    /// What stands there up to the first mask.
+    /// Tokens after the prompt up to the first mask.
     fn decided(&self) -> &[Token] {
         let (tokens, mask) = (self.tokens(), self.job().run.canvas().mask());
         &tokens[..tokens.iter().position(|token| *token == mask).unwrap_or(tokens.len())]
@@ -145,13 +145,13 @@ impl Stream {
         self.lock(py).finished()
     }
 
-    /// What each step changed so far.
+    /// Changes of each step so far.
     #[getter]
     fn steps(&self, py: Python<'_>) -> Vec<Step> {
         self.lock(py).job().run.trace().deltas.iter().map(Step::from).collect()
     }
 
-    /// What came of it, once every step is taken.
+    /// The result, once every step is taken.
     #[getter]
     fn result(&self, py: Python<'_>) -> PyResult<Result> {
         let progress = self.lock(py);

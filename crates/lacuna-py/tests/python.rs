@@ -67,7 +67,7 @@ fn built() -> PathBuf {
     tests.parent().unwrap().join(name)
 }
 
-/// What the engine gives in Rust.
+/// Output of the engine in Rust.
 fn expected() -> String {
     let checkpoint = Checkpoint::embedded().unwrap();
     let mut model = CpuPredictor::load(&checkpoint, Some(Precision::F32)).unwrap();

@@ -1,4 +1,4 @@
-//! Who asks: what every log line of a request says.
+//! The origin of a request, which all its log lines name.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! What clients send and get: shapes, texts, refusals.
+//! Requests and responses: shapes, texts, refusals.
 
 mod common;
 

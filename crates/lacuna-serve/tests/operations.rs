@@ -1,4 +1,4 @@
-//! What whoever runs a server relies on.
+//! Operations: metrics, keys, limits, shutdown.
 
 mod common;
 

@@ -34,22 +34,22 @@ pub(crate) struct Bench {
     /// The precision of weights and matrix products
     #[arg(long, value_enum, default_value_t = args::Precision::Bf16)]
     precision: args::Precision,
-    /// Where to compute
+    /// Compute device
     #[arg(long, value_enum, default_value_t = args::Device::Auto)]
     device: args::Device,
     /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
     #[arg(long, value_enum, default_value_t = args::Isa::Auto)]
     isa: args::Isa,
-    /// How many threads to use [default: all cores]
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
-    /// How many positions a canvas has, with its prompt
+    /// Number of positions of a canvas, with its prompt
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
     length: usize,
-    /// How many canvases share a forward pass
+    /// Batch size: canvases per forward pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
-    /// How many steps to measure
+    /// Number of steps to measure
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
     repetitions: usize,
     #[command(flatten)]
@@ -235,7 +235,7 @@ fn begin(args: &Bench, block_length: usize, plan: &Plan, description: &Descripti
     Ok(Run::new(canvas, plan.strategy.clone(), options, description)?)
 }
 
-/// Where the prompt ends.
+/// End of the prompt.
 fn gap_start(args: &Bench, block_length: usize) -> usize {
     args.length - block_length.max(args.length / 2)
 }

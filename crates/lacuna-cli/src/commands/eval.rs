@@ -44,7 +44,7 @@ pub(crate) struct Eval {
     /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where results go
+    /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     out: PathBuf,
     /// Protocol: how the tasks are asked and answers are taken; `--list-protocols` lists them [default: the task's own]
@@ -62,18 +62,18 @@ pub(crate) struct Eval {
     /// all problems, those set aside for `lacuna tune`, or the others
     #[arg(long, value_enum, default_value_t = PartName::All)]
     part: PartName,
-    /// Which of N machines this is: I/N
+    /// Shard of this machine: I of N
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
     /// Spread the problems over the Ray cluster at ADDRESS, else over one that is there or is started here; it takes the `lacuna` command
     /// of the Python package
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "shard")]
     ray: Option<String>,
-    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
     /// model one for each thread, on a GPU 128]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     batch: Option<usize>,
-    /// How many tokens to generate; several are tried in turn [default: the task's own]
+    /// Number of tokens to generate; several are tried in turn [default: the task's own]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     gen_length: Vec<usize>,
     /// Block lengths to try in turn; "one" is one block
@@ -346,7 +346,7 @@ impl Speech for Voice<'_> {
     }
 }
 
-/// How far a run is: a line that is drawn over on a terminal, a line for each trial elsewhere.
+/// Progress of a run: a line that is redrawn on a terminal, a line for each trial elsewhere.
 pub(super) struct Bar {
     terminal: bool,
     drawn: Option<Instant>,

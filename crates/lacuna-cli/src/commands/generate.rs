@@ -47,7 +47,7 @@ pub(crate) struct Generate {
     /// A system message to put before the prompt
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
-    /// How many prompts share a forward pass; the answers are the same for any number
+    /// Batch size: prompts per forward pass; the answers are the same for any
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
     #[command(flatten)]
@@ -65,7 +65,7 @@ struct Prompt {
     tokens: Vec<Token>,
     /// Constraint on its answer.
     constraint: Params,
-    /// Where it stands, if there are others.
+    /// Its line or index, if there are others.
     place: String,
 }
 

@@ -23,11 +23,11 @@ pub(crate) struct Report {
     /// Folders that `lacuna eval` has written
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Where report.md, report.json, report.csv and the plots go [default: the folder, if it is one]; or a file NAME.md for
+    /// Folder for report.md, report.json, report.csv and the plots [default: the folder, if it is one]; or a file NAME.md for
     /// the report, with all else in the folder NAME beside it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// What to print
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Print::Markdown)]
     format: Print,
 }

@@ -26,23 +26,23 @@ pub(crate) struct Tune {
     /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where the samples go, from which a stopped run resumes
+    /// Folder for the samples, from which a stopped run resumes
     #[arg(long, value_name = "DIR", default_value = "tuning")]
     out: PathBuf,
     /// The file that the preset is written to [default: preset.json in --out]
     #[arg(long, value_name = "FILE")]
     preset: Option<PathBuf>,
-    /// How the tasks are asked [default: the task's own]
+    /// Evaluation protocol [default: the task's own]
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
     /// Only the first N problems of the part
     #[arg(long, value_name = "N", value_parser = args::positive)]
     limit: Option<usize>,
-    /// How many problems share a forward pass; the answers are the same for any number [default: 8; of a small
+    /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
     /// model one for each thread, on a GPU 128]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     batch: Option<usize>,
-    /// How many tokens to generate [default: the task's own]
+    /// Number of tokens to generate [default: the task's own]
     #[arg(long, value_name = "N", value_parser = args::positive)]
     gen_length: Option<usize>,
     /// Run generated code even where nothing confines it

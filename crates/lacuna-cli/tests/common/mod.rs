@@ -31,7 +31,7 @@ pub fn lacuna(args: &[&str]) -> Output {
     lacuna_with(args, "")
 }
 
-/// What a successful run prints.
+/// Output of a successful run.
 pub fn stdout(output: Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");

@@ -1,4 +1,4 @@
-//! Where a checkpoint's files come from: a directory, a GGUF file, or the program itself.
+//! Sources of a checkpoint's files: a directory, a GGUF file, or the program itself.
 #![allow(unsafe_code, reason = "mapping files and giving their pages back")]
 
 use std::borrow::Cow;

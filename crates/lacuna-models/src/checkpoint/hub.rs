@@ -16,7 +16,7 @@ pub(super) fn cached(name: &Path) -> Option<PathBuf> {
     Some(repository.join("snapshots").join(revision.trim())).filter(|snapshot| snapshot.is_dir())
 }
 
-/// Where the cache lies, by the variables that `huggingface_hub` reads.
+/// Directory of the cache, by the variables that `huggingface_hub` reads.
 fn cache() -> Option<PathBuf> {
     let folder = |variable: &str| var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || Some(folder("HOME")?.join(".cache"));

@@ -27,7 +27,7 @@ pub struct Checkpoint {
     vocabulary: OnceLock<Vocabulary>,
 }
 
-/// Where the weights come from.
+/// Source of the weights.
 #[derive(Debug)]
 enum Weights {
     Stored(Tensors),

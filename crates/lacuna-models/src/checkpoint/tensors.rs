@@ -25,7 +25,7 @@ const GGUF: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and
 /// All tensors of a checkpoint, by name.
 #[derive(Debug)]
 pub(crate) struct Tensors {
-    /// What to call all of them in a message.
+    /// Name of the whole set in messages.
     label: String,
     shards: Vec<Shard>,
     entries: HashMap<String, Entry>,
@@ -201,7 +201,7 @@ impl Tensors {
         self.entries.values().all(|entry| entry.numbers == Ok(Numbers::F32))
     }
 
-    /// How many numbers all tensors hold.
+    /// Number of elements of all tensors.
     pub(crate) fn count(&self) -> usize {
         self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum()
     }
@@ -288,7 +288,7 @@ pub(crate) struct Tensor<'a> {
     values: Values<'a>,
 }
 
-/// Where a tensor's values come from.
+/// Source of a tensor's values.
 #[derive(Debug)]
 enum Values<'a> {
     Stored { content: &'a Content, range: Range<usize>, interleaved: usize },
@@ -364,7 +364,7 @@ impl Tensor<'_> {
         self.numbers
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub(crate) fn length(&self) -> usize {
         self.rows * self.columns
     }
@@ -379,7 +379,7 @@ impl Tensor<'_> {
         }
     }
 
-    /// What it is made of, if it is made when it is read.
+    /// Its generator, if its values are generated when read.
     pub(crate) fn noise(&self) -> Option<&Noise> {
         match &self.values {
             Values::Random(noise) => Some(noise),

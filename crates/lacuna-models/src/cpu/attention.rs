@@ -72,14 +72,14 @@ impl Shape {
     }
 }
 
-/// What attention gives: for each tile and head, the mixed values and the mass of each row of the tile.
+/// Output of attention: for each tile and head, the mixed values and the mass of each row of the tile.
 pub(crate) struct Attended {
     shape: Shape,
     mixed: Lines<f32>,
     mass: Lines<f32>,
 }
 
-/// What of it is wanted.
+/// Requested parts of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Mixed values and mass.

@@ -30,7 +30,7 @@ pub(crate) struct Forward {
     context: Context,
     /// Keys and values of earlier forward passes.
     pub(crate) kept: Kept,
-    /// What the layers gave rows in earlier forward passes.
+    /// Layer outputs of rows in earlier forward passes.
     pub(crate) refreshed: Refreshed,
     /// All rows.
     all: Selection,
@@ -39,7 +39,7 @@ pub(crate) struct Forward {
     pub(super) work: Work,
 }
 
-/// What is used and overwritten in every block.
+/// Buffers that every block overwrites.
 pub(super) struct Work {
     pub(super) input: Input,
     query: Lines<f32>,

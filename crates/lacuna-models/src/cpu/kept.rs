@@ -12,7 +12,7 @@ use crate::layout::{Caching, Layout};
 #[derive(Default)]
 pub(crate) struct Kept {
     runs: HashMap<u64, Canvas>,
-    /// What runs have left to others.
+    /// Keys and values that finished runs leave for reuse.
     pub(crate) prompts: Prompts,
     /// All keys and values of a layer, where some were not computed.
     complete: Lines<f32>,
@@ -57,7 +57,7 @@ impl Kept {
         complete
     }
 
-    /// How many leading positions were kept for a run.
+    /// Number of leading positions stored for a run.
     pub(crate) fn length(&self, run: u64) -> Option<usize> {
         self.runs.get(&run).map(|canvas| canvas.length)
     }

@@ -46,7 +46,7 @@ impl Context {
 pub(crate) struct KeyValues<E> {
     keys: Lines<E>,
     values: Lines<E>,
-    /// Where each view begins in both.
+    /// Start of each view in both.
     starts: Vec<(usize, usize)>,
 }
 

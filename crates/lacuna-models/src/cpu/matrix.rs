@@ -127,7 +127,7 @@ impl Input {
         Self { format: ActivationFormat::F32, f32, bf16, int8 }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         match self.format {
             ActivationFormat::F32 => self.f32.rows(),

@@ -15,7 +15,7 @@ use crate::layout::{Layout, Selection};
 /// Rows whose logits exist at the same time.
 const CHUNK: usize = 64;
 
-/// What reading computes in, and what it remembers from step to step.
+/// Buffers for reading beliefs, and the state remembered between steps.
 #[derive(Default)]
 pub(crate) struct Reader {
     requests: Vec<Request>,
@@ -130,7 +130,7 @@ impl Reader {
 struct Request {
     row: usize,
     guide: Option<usize>,
-    /// Which of the guiding rows of its chunk guides it, if one does.
+    /// Index of its guiding row in the chunk, if it has one.
     unguided: usize,
     key: (u64, usize),
     previous: Option<Previous>,

@@ -29,7 +29,7 @@ struct Given {
     hidden: Lines<f32>,
 }
 
-/// What a layer gave all rows.
+/// Outputs of a layer for all rows.
 #[derive(Default)]
 struct Layer {
     /// Keys and values, before rotation.

@@ -6,7 +6,7 @@ use half::bf16;
 
 use super::kernel::{Activations, Element, Lines};
 
-/// What one task of attention computes in.
+/// Buffers of one attention task.
 pub(crate) struct Scratch<E: 'static> {
     /// One query or key, normalised.
     pub(crate) normed: Lines<f32>,

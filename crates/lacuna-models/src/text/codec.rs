@@ -1,4 +1,4 @@
-//! What turns text into tokens and back.
+//! Text to tokens and back.
 
 use lacuna::Token;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Text {
     template: Option<Template>,
 }
 
-/// What becomes of special tokens in decoded text.
+/// Treatment of special tokens in decoded text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
     /// They are written out.

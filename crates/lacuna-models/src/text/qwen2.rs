@@ -10,7 +10,7 @@ pub(super) const VOCABULARY: &str = "vocab.json";
 const MERGES: &str = "merges.txt";
 const ADDED: &str = "added_tokens.json";
 
-/// How Qwen2 cuts text before merging (`PRETOKENIZE_REGEX` in `tokenization_qwen2.py`).
+/// Pre-tokenisation pattern of Qwen2 (`PRETOKENIZE_REGEX` in `tokenization_qwen2.py`).
 pub(crate) const SPLIT: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 

@@ -96,7 +96,7 @@ impl Altered {
         CpuPredictor::load(&Checkpoint::open(self.path())?, None)
     }
 
-    /// Why it does not load, with the directory's name left out.
+    /// The error of loading it, without the directory's name.
     pub(crate) fn refusal(&self) -> String {
         let error = self.load().err().expect("it must not load").to_string();
         assert!(!error.contains('\n'), "not one line: {error}");

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 #![allow(dead_code, reason = "every test file uses some of it")]
 
 pub(crate) mod altered;

@@ -63,22 +63,22 @@ pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
     })
 }
 
-/// What `/v1/completions` takes.
+/// Request body of `/v1/completions`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompletionBody {
     /// The model's name, as /v1/models tells it.
     model: Option<String>,
-    /// What the text begins with, given to the model as it is.
+    /// Start of the text, given to the model as it is.
     prompt: Option<Prompt>,
-    /// What follows the text: a gap of max_tokens between prompt and suffix is filled.
+    /// End of the text: a gap of max_tokens between prompt and suffix is filled.
     suffix: Option<String>,
     /// A text with gaps, each written <gap:N> for N tokens; it follows the prompt, if there is one.
     text: Option<String>,
     /// Upper bound on the tokens of the text. The canvas starts at the model's recommended length and grows while no end comes.
     #[schema(minimum = 1)]
     max_tokens: Option<usize>,
-    /// How many texts for each prompt.
+    /// Number of texts for each prompt.
     #[schema(minimum = 1)]
     n: Option<usize>,
     /// As many as n: there is no other way to choose among them.
@@ -99,7 +99,7 @@ pub(crate) struct CompletionBody {
     response_format: Option<ResponseFormat>,
 }
 
-/// What `/v1/chat/completions` takes.
+/// Request body of `/v1/chat/completions`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChatBody {
@@ -116,7 +116,7 @@ pub(crate) struct ChatBody {
     /// The same as max_tokens.
     #[schema(minimum = 1)]
     max_completion_tokens: Option<usize>,
-    /// How many answers.
+    /// Number of answers.
     #[schema(minimum = 1)]
     n: Option<usize>,
     /// Strings that end the answer.
@@ -131,7 +131,7 @@ pub(crate) struct ChatBody {
     response_format: Option<ResponseFormat>,
     /// Functions that the answer may call.
     tools: Option<Vec<Tool>>,
-    /// Whether one is called; auto if not given.
+    /// Rule for calling a function; auto if not given.
     tool_choice: Option<ToolChoice>,
     /// An answer makes one call at most.
     #[serde(rename = "parallel_tool_calls")]
@@ -245,7 +245,7 @@ pub(crate) struct Message {
     _kind: Option<TextType>,
 }
 
-/// Who speaks.
+/// Speaker of a turn.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -295,7 +295,7 @@ pub(crate) struct Ask {
     pub(crate) request: Request,
     /// The bound on the text's tokens.
     pub(crate) max_tokens: Option<usize>,
-    /// How many texts for each prompt.
+    /// Number of texts for each prompt.
     pub(crate) n: usize,
     pub(crate) stops: Vec<String>,
     pub(crate) echo: bool,
@@ -447,7 +447,7 @@ impl Ask {
 }
 
 impl Message {
-    /// Who speaks, as templates call it, and what is said.
+    /// The role, as templates name it, and the content.
     pub(crate) fn pair(self) -> (&'static str, String) {
         let role = match self.role {
             Role::System | Role::Developer => "system",

@@ -39,7 +39,7 @@ pub(crate) struct Exchange {
     open: usize,
     /// The start of each text.
     echoes: Vec<Option<String>>,
-    /// Which texts have not been told anything of.
+    /// Texts that have sent nothing yet.
     silent: Vec<bool>,
     include_usage: bool,
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::ApiError;
 
-/// What OpenAI's clients may send and what changes nothing here.
+/// Fields of OpenAI's clients that change nothing here.
 pub(crate) const WITHOUT_EFFECT: [&str; 6] =
     ["user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"];
 
@@ -22,7 +22,7 @@ const TOOLS: &str = "tools are for chats, as tools and tool_choice";
 const ORDER: &str = "tokens are not chosen one after the other, so there are no earlier ones to penalize";
 const TEXT: &str = "this server writes text only";
 
-/// What cannot be honoured. The value that asks for nothing is let pass: null, false, 0, "none", [], {}, or plain text.
+/// Fields that cannot be honoured. The neutral value is accepted: null, false, 0, "none", [], {}, or plain text.
 pub(crate) const REFUSED: [Refused; 17] = [
     Refused { name: "logit_bias", why: "logits cannot be changed from outside" },
     Refused { name: "frequency_penalty", why: ORDER },
@@ -141,7 +141,7 @@ fn schema_of(parameter: &Parameter) -> Value {
 }
 
 impl Refused {
-    /// What values it takes, as JSON Schema.
+    /// Its values as JSON Schema.
     pub(crate) fn schema(&self) -> Value {
         json!({
             "description": format!("Refused: {}. Only values that ask for nothing are taken.", self.why),

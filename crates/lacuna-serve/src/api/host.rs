@@ -1,4 +1,4 @@
-//! Which names a server goes by.
+//! Names that a server answers to.
 //!
 //! A web page can point a name of its own at 127.0.0.1 (DNS rebinding) and so reach a server that only this machine should. Its
 //! requests carry that name, so a server on a loopback address that asks for no key answers only to names that it knows.

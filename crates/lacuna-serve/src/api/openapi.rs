@@ -46,7 +46,7 @@ const EVENTS: &str = "text/event-stream";
 )]
 struct Description;
 
-/// What any request may get, and what only those with a body may.
+/// Errors of any request, and those of requests with a body.
 const ERRORS: [(&str, &str); 6] = [
     ("401", "The API key is missing or wrong"),
     ("403", "The Host header does not name this machine"),

@@ -47,7 +47,7 @@ pub(crate) async fn metrics(State(service): State<Arc<Service>>) -> impl IntoRes
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], service.metrics.render())
 }
 
-/// Which program this is.
+/// Name and version of the program.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Version {
     version: &'static str,

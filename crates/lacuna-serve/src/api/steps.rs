@@ -110,7 +110,7 @@ pub(crate) struct StepEvent {
     beliefs: Vec<(usize, Token, f64, f64, f64)>,
     /// Spelling of the tokens of `beliefs`, each the first time it is named.
     texts: BTreeMap<Token, String>,
-    /// How many positions from the start are decided for good.
+    /// Number of leading positions that are final.
     settled: usize,
 }
 

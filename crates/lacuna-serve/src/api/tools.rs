@@ -46,7 +46,7 @@ pub(crate) struct Function {
     _strict: Option<bool>,
 }
 
-/// Whether a function is called.
+/// Rule for calling a function.
 #[derive(Deserialize, ToSchema)]
 #[serde(
     untagged,
@@ -59,7 +59,7 @@ pub(crate) enum ToolChoice {
     Named(NamedChoice),
 }
 
-/// Whether a function is called, in a word.
+/// Rule for calling a function, in a word.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Choice {
@@ -95,7 +95,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// What is offered, if anything is.
+    /// The offered functions, if any.
     pub(crate) fn new(tools: Option<Vec<Tool>>, choice: Option<ToolChoice>) -> Result<Option<Self>, ApiError> {
         let mut functions: Vec<Function> = tools.unwrap_or_default().into_iter().map(|tool| tool.function).collect();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -151,7 +151,7 @@ impl Offer {
         if self.or_text { Constraint::JsonSchemaOrText(schema) } else { Constraint::JsonSchema(schema) }
     }
 
-    /// What the model is told of the functions.
+    /// Description of the functions for the model.
     pub(crate) fn describe(&self) -> String {
         let functions =
             self.functions.iter().map(|function| json!(function).to_string()).collect::<Vec<_>>().join("\n");

@@ -45,7 +45,7 @@ impl Task {
 /// News of a run, for its client.
 #[derive(Debug)]
 pub(crate) struct Update {
-    /// Which of the request's runs.
+    /// Index of the run in its request.
     pub(crate) index: usize,
     pub(crate) outcome: Result<Progress, Failure>,
 }

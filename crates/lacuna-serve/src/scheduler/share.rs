@@ -1,4 +1,4 @@
-//! Which runs the next forward pass is for.
+//! Choice of the runs for the next forward pass.
 //!
 //! Those that will have had least of the model's time come first, and as long as some are behind, the step takes hardly
 //! longer than theirs alone would. So a short text is done soon, whatever long ones there are; and since the others get a

@@ -141,7 +141,7 @@ pub async fn until(router: &Router, name: &str, holds: impl Fn(f64) -> bool) {
     panic!("{name} stays at {}", metric(router, name).await);
 }
 
-/// What the engine itself makes of a chat, alone and without a server.
+/// Answer of the engine alone to a chat, without a server.
 pub fn alone(model: &mut dyn Model, content: &str, request: &Value) -> (String, Run) {
     let checkpoint = Checkpoint::embedded().unwrap();
     let request: lacuna_models::Request = serde_json::from_value(request.clone()).unwrap();
@@ -172,10 +172,10 @@ type Mood = Box<dyn FnMut(&[Token]) -> lacuna::Result<()> + Send>;
 /// A model with a will of its own.
 pub struct Odd {
     inner: Box<dyn Model>,
-    /// How long a forward pass takes at least.
+    /// Minimum duration of a forward pass.
     pause: Duration,
     mood: Mood,
-    /// How many runs it was told to forget.
+    /// Number of runs it was told to forget.
     forgotten: Arc<AtomicUsize>,
 }
 

@@ -121,7 +121,7 @@ impl Gguf {
         })))
     }
 
-    /// What transformers keeps beside a tokenizer: the chat template, and the tokens that templates speak of.
+    /// The tokenizer_config.json of transformers: the chat template, and the special tokens that templates use.
     fn tokenizer_config(&self) -> Json {
         let written = |name: &str| {
             let id = self.metadata.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::integer)?;

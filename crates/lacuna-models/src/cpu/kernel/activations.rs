@@ -72,12 +72,12 @@ impl<E: Element> Activations<E> {
     /// Most values that are put at once. It divides every kernel's depth.
     pub(crate) const PIECE: usize = 256;
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How long a row is.
+    /// Length of a row.
     pub(crate) fn k(&self) -> usize {
         self.k
     }

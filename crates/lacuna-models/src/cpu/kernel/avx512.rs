@@ -234,7 +234,7 @@ fn shift_bytes(bytes: __m512i) -> __m512i {
     _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes))
 }
 
-/// Where the sums of a run start from.
+/// Initial sums of a run.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn start_i8(b: *const i8, depth: usize) -> [__m512i; 2] {

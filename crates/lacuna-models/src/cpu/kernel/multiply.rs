@@ -83,7 +83,7 @@ pub(crate) struct Small<'a, E: 'static> {
     pub(crate) weights: &'a [E],
     /// From panel to panel.
     pub(crate) panel: usize,
-    /// How many columns to compute.
+    /// Number of columns to compute.
     pub(crate) n: usize,
 }
 

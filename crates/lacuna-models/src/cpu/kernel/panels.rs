@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::element::MOST_COLUMNS;
 use super::{Element, Kernel, Lines, magnitude};
 
-/// How many of `k` are packed for all columns of a panel before the next, so that what is written stays in the first cache.
+/// Stretch of `k` that is packed for all columns of a panel before the next, so that the output stays in the L1 cache.
 const STRETCH: usize = 64;
 
 /// A matrix of `n` columns and inner dimension `k`, laid out for a kernel once.
@@ -49,12 +49,12 @@ impl<E: Element> Panels<E> {
         Ok(Self { kernel, values, n, k, panel })
     }
 
-    /// How many columns there are.
+    /// Number of columns.
     pub(crate) fn n(&self) -> usize {
         self.n
     }
 
-    /// How long a column is.
+    /// Length of a column.
     pub(crate) fn k(&self) -> usize {
         self.k
     }

@@ -1,4 +1,4 @@
-//! What is done to single rows, in f32.
+//! Operations on single rows, in f32.
 //!
 //! Sums run in [`LANES`] interleaved lanes that are added up at the end, so that they vectorize and still have one order.
 

@@ -1,4 +1,4 @@
-//! What decoding needs of a row of logits, in one pass over it.
+//! Summary of a row of logits for decoding, in one pass over it.
 //!
 //! A row is cut into stretches that stay in the first cache: each is passed over twice, for its largest values and for sums
 //! relative to them. Sums are f64 sums of f32 terms. Where a row is cut does not depend on the threads, so neither do its bits.
@@ -64,7 +64,7 @@ pub(crate) fn divergence(now: (&[f32], f64), before: (&[f32], f64)) -> f64 {
     left + right
 }
 
-/// Where a row is cut in two: a multiple of the stretch.
+/// Split point of a row: a multiple of the stretch.
 fn middle(length: usize) -> usize {
     length.div_ceil(2).next_multiple_of(STRETCH)
 }

@@ -79,7 +79,7 @@ c_structs! {
         vocabulary: u32,
         stretches: u32,
         rows: u32,
-        /// Which of the reads' rounds this is, from 1.
+        /// Round of the reads, from 1.
         round: u32,
     }
 

@@ -20,7 +20,7 @@ pub(crate) const ROUND_GROWTH: usize = 4;
 c_structs! {
     /// Dependency scores of one attention source of a view.
     struct ScoreTask {
-        /// Which of the layers whose mass was kept.
+        /// Index among the layers whose mass was kept.
         layer: u32,
         /// Index of its first head in the list, and their count; a count of 0 means all.
         heads: u32,
