@@ -160,7 +160,7 @@ fn the_reference_of_strategies_is_current() {
 }
 
 #[test]
-fn the_readme_lists_all_parts() {
+fn the_concepts_list_all_parts() {
     let mut text = String::from("\n| | |\n|---|---|\n");
     for section in Section::ALL {
         let [title, about] = section.title();
@@ -169,7 +169,7 @@ fn the_readme_lists_all_parts() {
     }
     let presets: Vec<String> = PRESETS.iter().map(|preset| format!("`{}`", preset.name)).collect();
     text += &format!("| **Presets**: published methods | {} |\n\n", presets.join(" "));
-    check("README.md", &with_marked("README.md", &text));
+    check("docs/concepts.md", &with_marked("docs/concepts.md", &text));
 }
 
 #[test]

@@ -92,5 +92,5 @@ pub use window::{Blocks, CausalBlocks, InBlocks, Sliding, SubBlocks, Window};
 
 /// The examples in the guide compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/decoding.md")]
-struct DecodingGuide;
+#[doc = include_str!("../../../docs/extending.md")]
+struct ExtendingGuide;
