@@ -192,7 +192,7 @@ class LLaDA(nn.Module):
         return logits if attn_layer is None else (logits, probs)
 
 
-def save_checkpoint(state, cfg, out, shard_bytes=15_000_000):
+def save_checkpoint(state, cfg, out, shard_bytes=11_500_000):
     """bf16 safetensors (several files with an index when larger than one shard) and config.json."""
     os.makedirs(out, exist_ok=True)
     for old in os.listdir(out):
