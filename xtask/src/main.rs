@@ -1,15 +1,19 @@
-//! The project's chores: `cargo xtask doctor|check|test|bench`.
+//! The project's chores: `cargo xtask doctor|check|test|docs|package|bench`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod docs;
 mod doctor;
+mod package;
 
 const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
 cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, and the page in a browser
+cargo xtask docs          checks the pages and builds the book into target/book
+cargo xtask package       packs every crate and checks that the registry would take it
 cargo xtask bench         milliseconds a step on this machine, for three sizes of model";
 
 /// A command line and the variables that it sees beside the caller's.
@@ -23,16 +27,22 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let steps = match words[..] {
         ["doctor"] => return doctor::run(),
-        ["check"] => check(),
-        ["test"] => vec![unit_tests()],
-        ["test", "--all"] => all_tests(),
-        ["bench"] => bench(),
+        ["check"] => Ok(check()),
+        ["test"] => Ok(vec![unit_tests()]),
+        ["test", "--all"] => Ok(all_tests()),
+        ["docs"] => docs::steps(),
+        ["package"] => return finish(package::run_all()),
+        ["bench"] => Ok(bench()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    match steps.iter().try_for_each(run) {
+    finish(steps.and_then(|steps| steps.iter().try_for_each(run)))
+}
+
+fn finish(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("{message}");
@@ -45,6 +55,8 @@ fn check() -> Vec<Step> {
     vec![
         step("cargo fmt --all --check"),
         step("cargo clippy --workspace --all-targets --locked -- -D warnings"),
+        step("cargo check -p lacuna-models --no-default-features --locked"),
+        step("cargo check -p lacuna-cli --no-default-features --locked"),
         Step {
             variables: &[("RUSTDOCFLAGS", "-D warnings")],
             ..step("cargo doc --workspace --no-deps --locked --quiet")

@@ -8,7 +8,9 @@ use lacuna::catalogue::{Default, Kind, Named, Params, parameter, parameters};
 use lacuna_models::Request;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::{Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Serve, Tune};
+#[cfg(feature = "serve")]
+use crate::commands::Serve;
+use crate::commands::{Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Tune};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -48,6 +50,7 @@ pub(crate) enum Command {
     /// Find the attention layers and heads that suit a model and task
     Tune(Tune),
     /// Serve the model: OpenAI's API, and a page on which one sees the order
+    #[cfg(feature = "serve")]
     Serve(Serve),
     /// Explain the strategies and how to combine them
     Strategies,

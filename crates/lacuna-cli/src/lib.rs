@@ -38,6 +38,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Grade(args) => commands::grade(&args),
         Command::Report(args) => commands::report(&args),
         Command::Tune(args) => commands::tune(&args),
+        #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve(&args),
         Command::Strategies => commands::strategies(),
     };

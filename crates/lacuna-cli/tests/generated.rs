@@ -1,6 +1,7 @@
-//! Files that are derived from the catalogue. `REGENERATE=1 cargo test -p lacuna-cli --test generated` writes them anew.
+//! Files that are derived from the catalogue, or from runs of the embedded model. `REGENERATE=1 cargo test -p lacuna-cli --test generated` writes them anew.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use lacuna::catalogue::{Default, Kind, Named, PRESETS, Params, Section, parameters, parts};
 use lacuna::{Recipe, decode};
@@ -18,7 +19,7 @@ fn check(path: &str, expected: &str) {
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     let advice = "run REGENERATE=1 cargo test -p lacuna-cli --test generated";
-    assert!(found == expected, "{} is not what the catalogue says: {advice}", path.display());
+    assert!(found == expected, "{} is not current: {advice}", path.display());
 }
 
 /// A file with the text between its markers replaced.
@@ -154,7 +155,8 @@ fn the_reference_of_strategies_is_current() {
         let (parameter, default, of) = (known.parameter, known.default(), known.users().join(", "));
         let allowed = parameter.expected();
         let allowed = allowed.strip_prefix("must be ").unwrap_or(&allowed);
-        text += &format!("| `{}` | {} | {allowed} | {default} | {of} |\n", parameter.name, parameter.about);
+        let about = parameter.about.replace('<', "\\<");
+        text += &format!("| `{}` | {about} | {allowed} | {default} | {of} |\n", parameter.name);
     }
     check("docs/strategies.md", &text);
 }
@@ -170,6 +172,33 @@ fn the_concepts_list_all_parts() {
     let presets: Vec<String> = PRESETS.iter().map(|preset| format!("`{}`", preset.name)).collect();
     text += &format!("| **Presets**: published methods | {} |\n\n", presets.join(" "));
     check("docs/concepts.md", &with_marked("docs/concepts.md", &text));
+}
+
+/// Pictures of the book, each with the command that makes its run.
+const PICTURES: [(&str, &[&str]); 6] = [
+    ("step", &["generate", "--strategy", "dos+eb", "--gen-length", "32", QUESTION]),
+    ("order-confidence", &["generate", "--strategy", "confidence", "--gen-length", "32", QUESTION]),
+    ("order-dos", &["generate", "--strategy", "dos", "--gen-length", "32", QUESTION]),
+    ("pace-top4", &["generate", "--strategy", "dos+top4", "--gen-length", "32", QUESTION]),
+    ("revision", &["generate", "--strategy", "wino", "--gen-length", "32", QUESTION]),
+    ("window", &["generate", "--strategy", "confidence", "--gen-length", "32", "--block-length", "8", QUESTION]),
+];
+
+#[test]
+fn the_pictures_of_the_book_are_current() {
+    let folder = tempfile::tempdir().unwrap();
+    let lacuna = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lacuna")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for (name, command) in PICTURES {
+        let [run, picture] = ["jsonl", "svg"].map(|kind| folder.path().join(name).with_extension(kind));
+        let record = lacuna(&[command, &["--format", "json", "--precision", "f32", "--device", "cpu"]].concat());
+        std::fs::write(&run, record).unwrap();
+        lacuna(&["replay", run.to_str().unwrap(), "--svg", picture.to_str().unwrap()]);
+        check(&format!("docs/pictures/{name}.svg"), &std::fs::read_to_string(&picture).unwrap());
+    }
 }
 
 #[test]

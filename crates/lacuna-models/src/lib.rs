@@ -1,10 +1,14 @@
 //! Checkpoints of masked diffusion models for [`lacuna`]: loading, text, and the predictors for CPUs and NVIDIA GPUs.
 //!
 //! A [`Checkpoint`] is a directory in the Hugging Face layout, a GGUF file, or the model that is part of the program. It is read into one
-//! description, the [`Architecture`], whatever its family. [`Text`] is its tokenizer and chat template, a [`Model`] its weights
+//! description, the [`Architecture`], whatever its family. `Text` is its tokenizer and chat template, a [`Model`] its weights
 //! on a device.
 //!
-//! ```
+//! Features, all of them on by default: `text` (tokenizers, chat templates, constraints, requests and records; without it there are
+//! token ids alone), `cuda` (NVIDIA GPUs) and `embedded` (the model that is part of the program).
+//!
+#![cfg_attr(all(feature = "text", feature = "embedded"), doc = "```")]
+#![cfg_attr(not(all(feature = "text", feature = "embedded")), doc = "```ignore")]
 //! use lacuna::View;
 //! use lacuna_models::{Checkpoint, Device, load};
 //!
@@ -17,47 +21,74 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "a part is for CUDA alone"))]
+
 mod architecture;
 mod ask;
+#[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub mod check;
 mod checkpoint;
+#[cfg(feature = "text")]
 mod constraint;
 mod cpu;
+#[cfg(feature = "cuda")]
 mod cuda;
+#[cfg(feature = "embedded")]
 mod embedded;
+#[cfg(feature = "text")]
 mod encode;
 mod error;
+#[cfg(feature = "text")]
 mod facts;
 mod family;
+#[cfg(feature = "text")]
 mod job;
 mod layout;
 mod model;
 mod precision;
+#[cfg(feature = "text")]
 mod record;
+#[cfg(feature = "text")]
 mod request;
 mod rope;
 mod shapes;
+#[cfg(feature = "text")]
 mod text;
 mod threads;
 mod weight;
+#[cfg(not(feature = "cuda"))]
+mod without_cuda;
 
 pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Router, RouterBias, Score};
 pub use checkpoint::Checkpoint;
+#[cfg(feature = "text")]
 pub use constraint::EachGap;
 pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
+#[cfg(feature = "cuda")]
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
+#[cfg(feature = "text")]
 pub use encode::GAP;
 pub use error::{Advice, Error, Result};
+#[cfg(feature = "text")]
 pub use facts::Facts;
 pub use family::{Convention, Family};
+#[cfg(feature = "text")]
 pub use job::Job;
+#[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
 pub use model::{Device, Memory, Model, load};
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
+#[cfg(feature = "text")]
 pub use record::{Detail, Ended, Kind, Record, StepRecord};
+#[cfg(feature = "text")]
 pub use request::{Plan, PlanContext, Request, uses_attention};
 pub use shapes::Shape;
+#[cfg(feature = "text")]
 pub use text::{Specials, Text};
 pub use threads::usual_threads;
 pub use weight::{forward_bytes, forward_flops};
+#[cfg(not(feature = "cuda"))]
+pub(crate) use without_cuda::CudaPredictor;
+#[cfg(not(feature = "cuda"))]
+pub use without_cuda::describe_gpu;

@@ -1,7 +1,5 @@
 //! Sizes that models come in, for measuring without their weights.
 
-use crate::embedded;
-
 /// A named shape; [`Checkpoint::random`](crate::Checkpoint::random) makes a model of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -58,7 +56,7 @@ impl Shape {
     /// The files of a checkpoint of this shape, without weights and tokenizer.
     pub(crate) fn files(self) -> &'static [(&'static str, &'static [u8])] {
         match self {
-            Self::Mini => embedded::FILES,
+            Self::Mini => &[(CONFIG, MINI)],
             Self::Small => &[(CONFIG, SMALL)],
             Self::Medium => &[(CONFIG, MEDIUM)],
             Self::Llada8b => &[(CONFIG, LLADA_8B)],
@@ -71,6 +69,10 @@ impl Shape {
 }
 
 const CONFIG: &str = "config.json";
+
+const MINI: &[u8] = br#"{"model_type": "llada", "d_model": 320, "n_layers": 8, "n_heads": 5, "mlp_hidden_size": 896,
+    "vocab_size": 2048, "max_sequence_length": 1024, "rope_theta": 500000, "mask_token_id": 5, "eos_token_id": 1,
+    "lacuna": {"strategy": "dos+eb", "layer": 0, "gamma": 0.01, "gen_length": 128}}"#;
 
 const SMALL: &[u8] = br#"{"model_type": "llada", "d_model": 512, "n_layers": 8, "n_heads": 8, "mlp_hidden_size": 1536,
     "vocab_size": 4096, "max_sequence_length": 16384, "rope_theta": 500000, "mask_token_id": 4095}"#;

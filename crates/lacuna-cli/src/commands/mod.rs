@@ -11,6 +11,7 @@ mod inspect;
 mod probe;
 mod replay;
 mod report;
+#[cfg(feature = "serve")]
 mod serve;
 mod strategies;
 mod tune;
@@ -26,6 +27,7 @@ pub(crate) use inspect::{Inspect, inspect};
 pub(crate) use probe::{Probe, probe};
 pub(crate) use replay::{Replay, replay};
 pub(crate) use report::{Report, report};
+#[cfg(feature = "serve")]
 pub(crate) use serve::{Serve, serve};
 pub(crate) use strategies::strategies;
 pub(crate) use tune::{Tune, tune};

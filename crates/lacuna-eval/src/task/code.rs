@@ -54,6 +54,6 @@ impl Task for Code {
     }
 
     fn embedded(&self) -> Option<&'static str> {
-        Some(include_str!("../../../../models/mini/code.jsonl"))
+        Some(lacuna_mini::CODE)
     }
 }

@@ -49,6 +49,6 @@ impl Task for Words {
     }
 
     fn embedded(&self) -> Option<&'static str> {
-        Some(include_str!("../../../../models/mini/words.jsonl"))
+        Some(lacuna_mini::WORDS)
     }
 }

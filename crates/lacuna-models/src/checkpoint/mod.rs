@@ -8,5 +8,7 @@ mod open;
 mod tensors;
 
 pub(crate) use files::Files;
+#[cfg(feature = "text")]
+pub(crate) use gguf::QWEN2_SPLIT;
 pub use open::Checkpoint;
 pub(crate) use tensors::{Numbers, Tensor};

@@ -1,18 +1,22 @@
 //! Opening a checkpoint.
 
 use std::path::Path;
+#[cfg(feature = "text")]
 use std::sync::OnceLock;
 
 use lacuna::Token;
 use lacuna::catalogue::Params;
+#[cfg(feature = "text")]
 use lacuna_constrain::Vocabulary;
 use serde::Deserialize;
 
 use super::tensors::Tensors;
 use super::{Files, Tensor};
+#[cfg(feature = "text")]
+use crate::Text;
 use crate::architecture::Architecture;
 use crate::weight::Role;
-use crate::{Error, Precision, Result, Shape, Text, WeightFormat, family};
+use crate::{Error, Precision, Result, Shape, WeightFormat, family};
 
 const CONFIG: &str = "config.json";
 
@@ -23,7 +27,9 @@ pub struct Checkpoint {
     architecture: Architecture,
     recommended: Params,
     weights: Weights,
+    #[cfg(feature = "text")]
     text: OnceLock<Text>,
+    #[cfg(feature = "text")]
     vocabulary: OnceLock<Vocabulary>,
 }
 
@@ -80,7 +86,16 @@ impl Checkpoint {
         if let Weights::Stored(tensors) = &weights {
             tensors.check(&architecture)?;
         }
-        Ok(Self { files, architecture, recommended, weights, text: OnceLock::new(), vocabulary: OnceLock::new() })
+        Ok(Self {
+            files,
+            architecture,
+            recommended,
+            weights,
+            #[cfg(feature = "text")]
+            text: OnceLock::new(),
+            #[cfg(feature = "text")]
+            vocabulary: OnceLock::new(),
+        })
     }
 
     /// The same model with this mask token, for checkpoints that do not name theirs.
@@ -114,31 +129,6 @@ impl Checkpoint {
     /// Parameters that are recommended for decoding: the `lacuna` object in config.json, else what the family's makers use.
     pub fn recommended(&self) -> &Params {
         &self.recommended
-    }
-
-    /// The tokenizer and the chat template. They are read when first asked for: raw token ids need neither.
-    pub fn text(&self) -> Result<&Text> {
-        if let Some(text) = self.text.get() {
-            return Ok(text);
-        }
-        let text = Text::load(&self.files)?;
-        Ok(self.text.get_or_init(|| text))
-    }
-
-    /// The tokens that end a text and a turn of a chat, where the model has them. The second is known by its name, so it
-    /// takes a tokenizer.
-    pub fn ends(&self) -> Vec<Token> {
-        let turn = self.text().ok().and_then(Text::end_of_turn);
-        self.architecture.end.into_iter().chain(turn).collect()
-    }
-
-    /// The tokens as constraints see them: their bytes, and those that end a text. Made when first asked for.
-    pub(crate) fn vocabulary(&self) -> Result<&Vocabulary> {
-        if let Some(vocabulary) = self.vocabulary.get() {
-            return Ok(vocabulary);
-        }
-        let vocabulary = self.text()?.vocabulary(self.architecture.vocabulary, &self.ends())?;
-        Ok(self.vocabulary.get_or_init(|| vocabulary))
     }
 
     /// Its name in messages.
@@ -199,6 +189,34 @@ impl Checkpoint {
     /// The tensors of several roles of a layer, to be stacked.
     pub(crate) fn stack(&self, layer: usize, roles: &[Role]) -> Result<Vec<Tensor<'_>>> {
         roles.iter().map(|&role| self.tensor(role, layer)).collect()
+    }
+}
+
+#[cfg(feature = "text")]
+impl Checkpoint {
+    /// The tokenizer and the chat template. They are read when first asked for: raw token ids need neither.
+    pub fn text(&self) -> Result<&Text> {
+        if let Some(text) = self.text.get() {
+            return Ok(text);
+        }
+        let text = Text::load(&self.files)?;
+        Ok(self.text.get_or_init(|| text))
+    }
+
+    /// The tokens that end a text and a turn of a chat, where the model has them. The second is known by its name, so it
+    /// takes a tokenizer.
+    pub fn ends(&self) -> Vec<Token> {
+        let turn = self.text().ok().and_then(Text::end_of_turn);
+        self.architecture.end.into_iter().chain(turn).collect()
+    }
+
+    /// The tokens as constraints see them: their bytes, and those that end a text. Made when first asked for.
+    pub(crate) fn vocabulary(&self) -> Result<&Vocabulary> {
+        if let Some(vocabulary) = self.vocabulary.get() {
+            return Ok(vocabulary);
+        }
+        let vocabulary = self.text()?.vocabulary(self.architecture.vocabulary, &self.ends())?;
+        Ok(self.vocabulary.get_or_init(|| vocabulary))
     }
 }
 

@@ -10,4 +10,3 @@ mod qwen2;
 mod template;
 
 pub use codec::{Specials, Text};
-pub(crate) use qwen2::SPLIT as QWEN2_SPLIT;

@@ -3,16 +3,12 @@
 use serde_json::{Value, json};
 
 use super::codec::parse;
-use crate::checkpoint::Files;
+use crate::checkpoint::{Files, QWEN2_SPLIT};
 use crate::{Error, Result};
 
 pub(super) const VOCABULARY: &str = "vocab.json";
 const MERGES: &str = "merges.txt";
 const ADDED: &str = "added_tokens.json";
-
-/// Pre-tokenisation pattern of Qwen2 (`PRETOKENIZE_REGEX` in `tokenization_qwen2.py`).
-pub(crate) const SPLIT: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The tokenizer.json that a Qwen2 repository would have.
 pub(super) fn tokenizer_json(files: &Files, config: &Value) -> Result<Vec<u8>> {
@@ -30,7 +26,7 @@ pub(super) fn tokenizer_json(files: &Files, config: &Value) -> Result<Vec<u8>> {
         "added_tokens": added_tokens(files, config)?,
         "normalizer": {"type": "NFC"},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated", "invert": false},
+            {"type": "Split", "pattern": {"Regex": QWEN2_SPLIT}, "behavior": "Isolated", "invert": false},
             byte_level,
         ]},
         "post_processor": byte_level,

@@ -6,3 +6,5 @@ mod translate;
 
 pub(super) use header::{Gguf, Part};
 pub(crate) use quants::Quant;
+#[cfg(feature = "text")]
+pub(crate) use translate::QWEN2_SPLIT;

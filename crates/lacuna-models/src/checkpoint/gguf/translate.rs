@@ -4,9 +4,12 @@ use serde_json::{Value as Json, json};
 
 use super::header::{Gguf, Stored, Value};
 use crate::architecture::FeedForward;
-use crate::text::QWEN2_SPLIT;
 use crate::weight::{Mlp, Role, Weight};
 use crate::{Architecture, Error, Result};
+
+/// Pre-tokenisation pattern of Qwen2 (`PRETOKENIZE_REGEX` in `tokenization_qwen2.py`).
+pub(crate) const QWEN2_SPLIT: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The type of special tokens.
 const CONTROL: i128 = 3;

@@ -1,0 +1,21 @@
+//! Answers of a build without CUDA.
+
+use crate::{Checkpoint, CpuPredictor, Error, Precision, Result};
+
+/// The GPU that can be used: none.
+pub fn describe_gpu() -> Result<String> {
+    Err(no_gpu())
+}
+
+/// The predictor that such a build has not.
+pub(crate) struct CudaPredictor;
+
+impl CudaPredictor {
+    pub(crate) fn load(_checkpoint: &Checkpoint, _precision: Option<Precision>) -> Result<CpuPredictor> {
+        Err(no_gpu())
+    }
+}
+
+fn no_gpu() -> Error {
+    Error::NoGpu { reason: "this program was built without the feature `cuda`".into(), expected: false }
+}
