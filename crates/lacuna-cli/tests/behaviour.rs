@@ -272,6 +272,8 @@ fn a_bench_reports_where_the_time_of_a_step_goes() {
     let parts = time("forward_ms") + time("read_ms") + time("decode_ms");
     assert!((parts - time("ms_per_step")).abs() < 1e-6 && time("gflops") > 0.0, "{report}");
 
+    let report = bench(&["--strategy", "confidence", "--prefix", "56"]);
+    assert_eq!((&report["rows_read"], &report["length"]), (&8.into(), &64.into()));
     let report = bench(&["--strategy", "confidence", "--precision", "int8"]);
     assert_eq!((&report["rows_read"], &report["precision"]), (&16.into(), &"int8".into()));
     // Random weights are unsure of everything: the bound ends it, unless it is wide or only one token is looked at.

@@ -15,8 +15,9 @@ use crate::engine::start_threads;
 
 #[derive(Args)]
 #[command(after_help = "\
-The model has random weights, which are made in memory. Half of the canvas is prompt; what is measured is the first step of
-a run, in which the whole block is masked; with a cache its second, the first that uses it. All times are those of the best
+The model has random weights, which are made in memory. Half of the canvas is prompt, or what --prefix says; what is measured is
+the first step of a run, in which the whole block is masked; with a cache, and on block-causal models, its second, the first that
+finds the prompt computed. All times are those of the best
 repetition. On a GPU what a step reads is fetched along with its forward pass, and is part of that time.
 
 Examples:
@@ -25,6 +26,7 @@ Examples:
   lacuna bench --shape llada-8b --length 640 --device cuda
   lacuna bench --shape dream-7b --strategy entropy --temperature 0.2 --top-p 0.95
   lacuna bench --shape medium --cache dual
+  lacuna bench --shape sdar-8b --prefix 640 --device cuda
   lacuna bench --shape mini --batch 16 --format json")]
 pub(crate) struct Bench {
     /// The shape of the model
@@ -43,9 +45,12 @@ pub(crate) struct Bench {
     /// Number of threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
-    /// Number of positions of a canvas, with its prompt
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = positive)]
-    length: usize,
+    /// Number of positions of a canvas, with its prompt [default: 256, or the prefix and a block]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    length: Option<usize>,
+    /// Number of positions before the block that is measured [default: half of the canvas]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    prefix: Option<usize>,
     /// Batch size: canvases per forward pass
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
@@ -142,15 +147,15 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
-    ensure!(
-        args.length <= architecture.context,
-        "--length {} is beyond the shape's {} positions",
-        args.length,
-        architecture.context
-    );
     let request = args.decoding.request()?;
     let usual_block = architecture.attention.visibility.usual_blocks().map(Borders::length);
-    let block_length = request.integer("block_length").or(usual_block).unwrap_or(32).min(args.length);
+    let block_length = request.integer("block_length").or(usual_block).unwrap_or(32);
+    let length = args.length.unwrap_or_else(|| args.prefix.map_or(256, |prefix| prefix.saturating_add(block_length)));
+    let context = architecture.context;
+    ensure!(length <= context, "a canvas of {length} positions is beyond the shape's {context}: use a shorter one");
+    let block_length = block_length.min(length);
+    let prefix = args.prefix.unwrap_or(length - block_length.max(length / 2));
+    ensure!(prefix < length, "--prefix {prefix} leaves no room for a block in a canvas of {length} positions");
     let strategy = request.word("strategy").unwrap_or("dos").to_string();
     let request = request.with("strategy", &*strategy)?.with("block_length", block_length)?;
     let plan = request.plan(&checkpoint)?;
@@ -166,7 +171,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let ceiling_gflops = model.inner.ceiling_gflops()?;
 
     let mut take = || -> Result<Sample> {
-        let begin = || begin(args, block_length, &plan, model.description());
+        let begin = || begin([prefix, length], &plan, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
         if cached {
             lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
@@ -189,9 +194,9 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let device = model.inner.device();
     let on_gpu = !device.starts_with("cpu");
-    let memory = model.inner.memory(args.batch * args.length);
+    let memory = model.inner.memory(args.batch * length);
     let held = memory.weights + memory.buffers;
-    let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, args.length);
+    let operations = args.batch as f64 * forward_flops(architecture, best.computed / args.batch, length);
     let peak_memory_bytes = if on_gpu { Some(held as u64) } else { peak_memory() };
     // After that, since measuring how fast memory is read takes memory.
     let cpu = (!on_gpu).then(|| {
@@ -206,7 +211,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             device: if on_gpu { device } else { "cpu".into() },
             precision: precision.name(),
             threads: rayon::current_num_threads(),
-            length: args.length,
+            length,
             block_length,
             batch: args.batch,
             strategy,
@@ -225,19 +230,13 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     )
 }
 
-/// A run whose first half is a prompt.
-fn begin(args: &Bench, block_length: usize, plan: &Plan, description: &Description) -> Result<Run> {
-    let start = gap_start(args, block_length);
+/// A run with a prompt of `prefix` tokens on a canvas of `length` positions.
+fn begin([prefix, length]: [usize; 2], plan: &Plan, description: &Description) -> Result<Run> {
     let words = description.vocabulary.min(description.mask as usize);
-    let prompt: Vec<Token> = (0..start).map(|position| (position * 7919 % words) as Token).collect();
-    let canvas = Canvas::with_tail(&prompt, args.length - start, description.mask)?;
+    let prompt: Vec<Token> = (0..prefix).map(|position| (position * 7919 % words) as Token).collect();
+    let canvas = Canvas::with_tail(&prompt, length - prefix, description.mask)?;
     let options = Options { stop: Vec::new(), ..plan.options.clone() };
     Ok(Run::new(canvas, plan.strategy.clone(), options, description)?)
-}
-
-/// End of the prompt.
-fn gap_start(args: &Bench, block_length: usize) -> usize {
-    args.length - block_length.max(args.length / 2)
 }
 
 fn report(report: &Report, format: Format) -> Result<()> {
