@@ -202,20 +202,6 @@ impl Architecture {
         }
     }
 
-    /// The part of the description that the CUDA predictor does not compute yet.
-    pub(crate) fn beyond_cuda(&self) -> Option<&'static str> {
-        let Attention { heads, head_size, rotary, output_biased, head_norm, visibility, .. } = self.attention;
-        let parts = [
-            (self.experts().is_some(), "a mixture of experts"),
-            (matches!(visibility, Visibility::Blocks(_)), "block-causal attention"),
-            (head_norm, "normalised query and key heads"),
-            (heads * head_size != self.hidden, "heads whose sizes do not add up to the hidden size"),
-            (rotary != head_size, "a partial rotary embedding"),
-            (output_biased, "a biased attention output"),
-        ];
-        parts.into_iter().find_map(|(found, part)| found.then_some(part))
-    }
-
     /// Refuses sizes and constants that cannot be.
     pub(crate) fn check(&self, file: &str) -> Result<()> {
         let wrong = |key: &'static str, value: String, expected: String| {

@@ -49,6 +49,8 @@ pub(crate) struct Span {
     pub(crate) key_start: usize,
     /// Number of keys that are tokens: all positions, or those up to the end of the last block that is computed.
     pub(crate) length: usize,
+    /// Positions of the canvas.
+    pub(crate) canvas: usize,
     /// Number of rows, and keys, behind them that are shadows.
     pub(crate) shadows: usize,
     /// Blocks of block-causal attention.
@@ -121,6 +123,7 @@ impl Layout {
                 tokens: tokens.len() - start,
                 key_start: open.len(),
                 length,
+                canvas: view.tokens.len(),
                 shadows: view.shadows.len(),
                 blocks,
             });
@@ -161,6 +164,20 @@ impl Layout {
             Target::Shadow(position) => keys.clone().skip(span.length).find(|&key| self.key_positions[key] == position),
         };
         found.ok_or_else(|| unobserved(view, place))
+    }
+
+    /// A number of a place that can be predicted, below [`places`](Self::places): its key, with one more behind the tokens of each
+    /// view for the position that the last row of a shifted model predicts.
+    pub(crate) fn place(&self, view: usize, place: Target) -> Result<usize> {
+        let span = self.span(view)?;
+        let next = matches!(place, Target::Position(position) if position == span.length);
+        let key = if next { span.key_start + span.length } else { self.key(view, place)? };
+        Ok(key + view + usize::from(matches!(place, Target::Shadow(_))))
+    }
+
+    /// How many such numbers there are.
+    pub(crate) fn places(&self) -> usize {
+        self.keys() + self.spans.len()
     }
 
     /// The row that predicts a place.
@@ -283,6 +300,10 @@ mod tests {
         assert!(layout.row(1, Target::Position(0)).is_err() && layout.row(1, Target::Position(3)).is_err());
         let shifted = packed(&[some], true);
         assert_eq!(shifted.row(0, Target::Position(3)).unwrap(), 1);
+        let places = [Target::Position(0), Target::Position(1), Target::Position(2), Target::Shadow(1)];
+        let layout = packed(&[view(&[4, 9], &[1]), view(&[9, 4], &[])], true);
+        let numbers = (0..2).flat_map(|view| places.map(|place| layout.place(view, place).ok()));
+        assert!(numbers.flatten().eq(0..layout.places()));
         assert!(shifted.row(0, Target::Position(1)).is_err());
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use common::decoding::check_records;
 use common::promises::{self, MODELS, long, places};
 use common::{all_layers, distance, goldens, on_cpu, read, row, tiny, view};
+use common::{families, family_decoding};
 use cudarc::driver::result as driver;
 use lacuna::catalogue::Params;
 use lacuna::{
@@ -132,6 +133,33 @@ with! { gpu:
                 assert!(error < 5e-6, "{name} case {case}: dependency scores are off by {error:e}");
             }
         }
+    }
+
+    fn logits_and_dependency_scores_of_families_are_those_of_the_official_models() {
+        families::logits_and_dependency_scores_are_those_of_the_official_models(on_gpu);
+    }
+
+    fn a_batch_of_a_family_is_each_view_alone() {
+        families::a_batch_of_a_family_is_each_view_alone(on_gpu, &BOTH);
+    }
+
+    fn what_a_block_sees_is_settled_before_it() {
+        families::what_a_block_sees_is_settled_before_it(on_gpu);
+    }
+
+    fn shadows_keep_to_their_block() {
+        families::shadows_keep_to_their_block(on_gpu);
+    }
+
+    fn every_family_decodes_as_its_official_code() {
+        let every = if is_emulated() { 20 } else { 1 };
+        let count = family_decoding::every_family_decodes_as_its_official_code(on_gpu, every);
+        assert!(count >= 224 / every, "{count}");
+    }
+
+    fn finished_blocks_that_are_kept_change_no_bit() {
+        let strategies = if is_emulated() { &["dos+eb", "sdar"][..] } else { &["dos+eb", "dos+edit", "saber", "sdar", "dsb"] };
+        family_decoding::finished_blocks_that_are_kept_change_no_bit(on_gpu, strategies);
     }
 
     fn everything_is_as_on_the_cpu_whatever_the_sizes() {

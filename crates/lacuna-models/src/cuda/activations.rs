@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::buffer::Buffer;
+use super::experts::Routed;
 use super::forward::padded;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::matrix::{Elements, Operand, element_size};
 use crate::weight::Sizes;
-use crate::{Precision, Result};
+use crate::{Architecture, Precision, Result};
 
 /// Activations of all rows of a pass. They grow when a pass needs more, and never shrink.
 pub(crate) struct Activations {
@@ -25,6 +26,8 @@ pub(crate) struct Activations {
     pub(crate) fp8_input: Option<Fp8Rows>,
     /// Gates and values of the MLP.
     pub(crate) gate_up: Elements,
+    /// What experts compute in, if there are some.
+    pub(crate) routed: Option<Routed>,
     /// Attention to unmasked positions, `[layer asked for][row][head]`.
     pub(crate) mass: Buffer<f32>,
     /// Dependency scores of all views.
@@ -32,16 +35,17 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
-    pub(crate) fn new(gpu: &Arc<Gpu>, sizes: Sizes, precision: Precision) -> Result<Self> {
+    pub(crate) fn new(gpu: &Arc<Gpu>, architecture: &Architecture, precision: Precision) -> Result<Self> {
         let elements = || Elements::new(gpu, precision, 0);
         Ok(Self {
-            sizes,
+            sizes: architecture.sizes(),
             hidden: Buffer::new(gpu, 0)?,
             query_key_value: elements()?,
             query: elements()?,
             input: elements()?,
             fp8_input: (precision == Precision::Fp8).then(|| Fp8Rows::new(gpu, 0, 0)).transpose()?,
             gate_up: elements()?,
+            routed: Routed::new(gpu, architecture, precision)?,
             mass: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
         })
@@ -58,6 +62,9 @@ impl Activations {
             fp8_input.reserve(rows, input)?;
         }
         self.gate_up.reserve(rows * 2 * mlp)?;
+        if let Some(routed) = &mut self.routed {
+            routed.reserve(rows)?;
+        }
         self.mass.reserve(rows * mass)?;
         self.scores.reserve(scores)
     }
@@ -71,12 +78,12 @@ impl Activations {
     }
 
     /// Addresses of all buffers, which recorded passes depend on.
-    pub(crate) fn addresses(&self) -> [u64; 8] {
+    pub(crate) fn addresses(&self) -> Vec<u64> {
         let (fp8_values, fp8_scales) = match &self.fp8_input {
             Some(rows) => (rows.all().values.address(), rows.all().scales.address()),
             None => (0, 0),
         };
-        [
+        let mut all = vec![
             self.hidden.all().address(),
             self.query_key_value.all().address(),
             self.query.all().address(),
@@ -85,14 +92,17 @@ impl Activations {
             fp8_scales,
             self.gate_up.all().address(),
             self.mass.all().address(),
-        ]
+        ];
+        all.extend(self.routed.iter().flat_map(Routed::addresses));
+        all
     }
 
     /// Bytes that `rows` rows take.
-    pub(crate) fn bytes(sizes: Sizes, precision: Precision, rows: usize) -> usize {
-        let Sizes { hidden, query, key, mlp, input, .. } = sizes;
+    pub(crate) fn bytes(architecture: &Architecture, precision: Precision, rows: usize) -> usize {
+        let Sizes { hidden, query, key, mlp, input, .. } = architecture.sizes();
         let elements = (query + 2 * key) + query + input + 2 * mlp;
         let fp8 = if precision == Precision::Fp8 { Fp8Rows::row_bytes(input) } else { 0 };
-        padded(rows) * (hidden * size_of::<f32>() + elements * element_size(precision) + fp8)
+        let routed = Routed::row_bytes(architecture, precision);
+        padded(rows) * (hidden * size_of::<f32>() + elements * element_size(precision) + fp8 + routed)
     }
 }

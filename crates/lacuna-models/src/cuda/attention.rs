@@ -1,29 +1,28 @@
 //! Shape of attention, and the tiles that its kernel takes.
 
+use lacuna::Borders;
+
 use super::compile::Variant;
 use super::kernel::{self, Geometry, to_u32};
 use super::kv_store::KvStore;
 use crate::layout::{Layout, Selection};
-use crate::{Architecture, Result};
+use crate::{Architecture, Attention, Result};
 
 /// The sizes attention works with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) heads: usize,
     pub(crate) key_value_heads: usize,
-    pub(crate) head_size: usize,
+    /// Leading values of a head that the rotary embedding turns.
+    pub(crate) rotary: usize,
     /// Query rows of a tile at most.
     pub(crate) tile: usize,
 }
 
 impl Shape {
     pub(crate) fn of(architecture: &Architecture, variant: Variant) -> Self {
-        Self {
-            heads: architecture.attention.heads,
-            key_value_heads: architecture.attention.key_value_heads,
-            head_size: architecture.attention.head_size,
-            tile: Geometry::of(variant).tile,
-        }
+        let Attention { heads, key_value_heads, rotary, .. } = architecture.attention;
+        Self { heads, key_value_heads, rotary, tile: Geometry::of(variant).tile }
     }
 }
 
@@ -31,14 +30,19 @@ impl Shape {
 pub(crate) fn tiles(layout: &Layout, selection: &Selection, kv_store: &KvStore) -> Result<Vec<kernel::Tile>> {
     let tile = |tile: &crate::layout::Tile| -> Result<kernel::Tile> {
         let span = layout.spans[tile.view];
+        let (cached, capacity) = kv_store.seen_by(&span)?;
         Ok(kernel::Tile {
             first: to_u32(tile.first),
             count: to_u32(tile.count),
             key_start: to_u32(span.start),
             key_count: to_u32(if tile.shadow { span.keys() } else { span.length }),
+            tokens: to_u32(span.length),
+            first_block: to_u32(span.blocks.map_or(0, |blocks| blocks.end(0))),
+            block: to_u32(span.blocks.map_or(0, Borders::length)),
             open_start: to_u32(span.key_start),
             shadow: u32::from(tile.shadow),
-            cached: kv_store.seen_by(&span)?,
+            capacity: to_u32(capacity),
+            cached,
         })
     };
     selection.tiles.iter().map(tile).collect()

@@ -4,6 +4,7 @@
 use super::activations::Activations;
 use super::attention::Shape;
 use super::buffer::DeviceSlice;
+use super::experts::RoutedRows;
 use super::forward::Machine;
 use super::graphs::Pass;
 use super::inputs::DeviceInputs;
@@ -11,7 +12,7 @@ use super::kernel::{Attend, Factors, NormCall, Output, Reading, RotateCall, Rows
 use super::matrix::{ElementSlice, Operand, Part};
 use super::rope::Rope;
 use super::staging::Indices;
-use super::weights::{Block, Weights};
+use super::weights::{Block, Network, Weights};
 use crate::Result;
 use crate::weight::Sizes;
 
@@ -57,7 +58,7 @@ impl<'a> Computation<'a> {
                     mass,
                     ..self.last_context(layer, self.inputs.tiles, Rows::First(rows))
                 })?;
-                self.finish_block(block, rows, hidden)?;
+                self.finish_block(block, RoutedRows { count: rows, present: self.inputs.present, hidden })?;
                 continue;
             }
             self.key_values(block, rows)?;
@@ -74,10 +75,12 @@ impl<'a> Computation<'a> {
     /// The output of the last block for selected rows, written to `output`.
     ///
     /// # Safety
-    /// The tiles lie within `rows`, and their keys within those of the last pass; what they say is cached is.
+    /// The tiles lie within `rows`, of which `present` are there, and their keys within those of the last pass; what they say is
+    /// cached is.
     pub(crate) unsafe fn finish(
         &mut self,
         rows: Indices<'_>,
+        present: DeviceSlice<'_, u32>,
         tiles: DeviceSlice<'_, Tile>,
         output: DeviceSlice<'_, f32>,
     ) -> Result<()> {
@@ -92,7 +95,7 @@ impl<'a> Computation<'a> {
         unsafe {
             self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ..context })?;
         }
-        self.finish_block(block, rows.len(), output)
+        self.finish_block(block, RoutedRows { count: rows.len(), present, hidden: output })
     }
 
     /// The vocabulary projection of rows of `finished`, and what `reading` makes of it.
@@ -154,20 +157,31 @@ impl<'a> Computation<'a> {
         unsafe { self.machine.kernels.cache_store(slots, keys, stride, 2 * self.sizes.key, layer) }
     }
 
-    /// Everything after attention, whose output is in `input`: `hidden` becomes the block's output.
-    fn finish_block(&mut self, block: &Block, rows: usize, hidden: DeviceSlice<'_, f32>) -> Result<()> {
-        let (Sizes { query, mlp, .. }, activations) = (self.sizes, self.activations);
+    /// Everything after attention, whose output is in `input`: the residual stream becomes the block's output.
+    fn finish_block(&mut self, block: &Block, rows: RoutedRows<'_>) -> Result<()> {
+        let (Sizes { query, .. }, activations) = (self.sizes, self.activations);
+        let RoutedRows { count, hidden, .. } = rows;
         if let Some(quantized) = &activations.fp8_input {
-            let quantized = quantized.rows(0..rows, query);
+            let quantized = quantized.rows(0..count, query);
             self.machine.kernels.quantize(activations.input.all(), query, quantized)?;
         }
         let residual = Output::F32 { values: hidden, add: true };
         let input = activations.block_input();
-        self.multiply(rows, block.output.all(), residual)?;
-        self.norm(hidden, Rows::First(rows), block.mlp_norm.all(), None, input)?;
-        self.multiply(rows, block.gate_up.all(), Output::Elements(activations.gate_up.all()))?;
-        self.machine.kernels.silu_times(activations.gate_up.all(), rows, mlp, input)?;
-        self.multiply(rows, block.down.all(), residual)
+        self.multiply(count, block.output.all(), residual)?;
+        if let Some(bias) = &block.output_bias {
+            self.machine.kernels.add_bias(hidden, count, bias.all())?;
+        }
+        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, input)?;
+        if let (Some(experts), Some(routed)) = (&block.experts, &activations.routed) {
+            // SAFETY: whoever made the rows has told how many of them are there.
+            unsafe { self.machine.kernels.experts(routed.call(experts, rows, &activations.input))? };
+        }
+        if let Some(Network { gate_up, down }) = &block.network {
+            self.multiply(count, gate_up.all(), Output::Elements(activations.gate_up.all()))?;
+            self.machine.kernels.silu_times(activations.gate_up.all(), count, down.k, input)?;
+            self.multiply(count, down.all(), residual)?;
+        }
+        Ok(())
     }
 
     /// Normalizes rows; `copy` gets them as they were.
@@ -199,7 +213,8 @@ impl<'a> Computation<'a> {
         let output = self.activations.query_key_value.all();
         self.multiply(rows, block.query_key_value.all(), Output::Elements(output))?;
         let Shape { heads, key_value_heads, .. } = self.shape;
-        self.rotate(block, Rows::First(rows), output, 0, [heads + 2 * key_value_heads, heads + key_value_heads])
+        let counts = [heads + 2 * key_value_heads, heads + key_value_heads, heads];
+        self.rotate(block, Rows::First(rows), output, 0, counts)
     }
 
     /// Keys and values of the last block for all rows.
@@ -207,24 +222,24 @@ impl<'a> Computation<'a> {
         let (output, Sizes { query, key, .. }) = (self.activations.query_key_value.all(), self.sizes);
         self.multiply(rows, block.query_key_value.part(query, 2 * key), Output::Elements(output))?;
         let heads = self.shape.key_value_heads;
-        self.rotate(block, Rows::First(rows), output, query, [2 * heads, heads])
+        self.rotate(block, Rows::First(rows), output, query, [2 * heads, heads, 0])
     }
 
     /// Queries of the last block for some rows.
     fn queries(&mut self, block: &Block, rows: Rows<'_>) -> Result<()> {
         let (output, Sizes { query, .. }) = (self.activations.query.all(), self.sizes);
         self.multiply(rows.count(), block.query_key_value.part(0, query), Output::Elements(output))?;
-        self.rotate(block, rows, output, 0, [self.shape.heads; 2])
+        self.rotate(block, rows, output, 0, [self.shape.heads; 3])
     }
 
-    /// Adds the bias from value `first` on to rows of heads, and rotates the first of them.
+    /// Adds the bias from value `first` on to rows of heads, and normalizes and rotates the first of them, of which some are queries.
     fn rotate(
         &self,
         block: &Block,
         rows: Rows<'_>,
         data: ElementSlice<'_>,
         first: usize,
-        [heads, rotated]: [usize; 2],
+        [heads, rotated, queries]: [usize; 3],
     ) -> Result<()> {
         self.machine.kernels.rotate(RotateCall {
             data,
@@ -233,8 +248,12 @@ impl<'a> Computation<'a> {
             positions: self.inputs.positions,
             cosines: self.rope.cosines.all(),
             sines: self.rope.sines.all(),
+            norms: block.head_norms.as_ref().map(|norms| norms.all()),
+            epsilon: self.sizes.epsilon,
+            rotary: self.shape.rotary,
             heads,
             rotated,
+            queries,
         })
     }
 }

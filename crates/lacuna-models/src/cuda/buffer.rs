@@ -68,6 +68,15 @@ impl<'a, T> DeviceSlice<'a, T> {
     pub(crate) fn from(self, first: usize) -> Self {
         self.slice(first..self.length)
     }
+
+    /// Copies as many values here, after all work launched before.
+    pub(crate) fn copy_from(self, gpu: &Gpu, source: DeviceSlice<'_, T>) -> Result<()> {
+        assert_eq!(self.length, source.length, "a copy is as long as what is copied");
+        let bytes = self.length * size_of::<T>();
+        // SAFETY: both are that long, and freed only after all work launched before.
+        unsafe { result::memcpy_dtod_async(self.address, source.address, bytes, gpu.stream())? };
+        Ok(())
+    }
 }
 
 impl<'a> DeviceSlice<'a, u8> {

@@ -72,10 +72,10 @@ impl Forward {
             shape,
             sizes,
             kv_store: KvStore::new(gpu, precision, architecture.layers(), 2 * sizes.key),
-            activations: Activations::new(gpu, sizes, precision)?,
+            activations: Activations::new(gpu, architecture, precision)?,
             inputs: PassInputs::new(gpu)?,
             graphs: Graphs::default(),
-            rope: Rope::new(gpu, shape.head_size, architecture.attention.rope_theta)?,
+            rope: Rope::new(gpu, shape.rotary, architecture.attention.rope_theta)?,
             landing: Landing::new(gpu)?,
             all: Selection::default(),
             mask,
@@ -148,7 +148,7 @@ impl Forward {
         let Self { graphs, weights, shape, sizes, activations, inputs, rope, machine, .. } = self;
         let gpu = machine.kernels.gpu().clone();
         let inputs = inputs.on_device()?;
-        let mut buffers = activations.addresses().to_vec();
+        let mut buffers = activations.addresses();
         buffers.extend([rope.cosines.all().address(), rope.sines.all().address()]);
         let mut work = Computation { weights, shape: *shape, sizes: *sizes, activations, inputs, rope, machine };
         let again = pass.clone();
@@ -166,15 +166,17 @@ impl Forward {
     /// The output of the last block for selected rows of the last pass, written to `output`.
     ///
     /// # Safety
-    /// The tiles lie within `rows`, and their keys within those of the last pass; what they say is cached is.
+    /// The tiles lie within `rows`, of which `present` are there, and their keys within those of the last pass; what they say is
+    /// cached is.
     pub(crate) unsafe fn finish(
         &mut self,
         rows: Indices<'_>,
+        present: DeviceSlice<'_, u32>,
         tiles: DeviceSlice<'_, Tile>,
         output: DeviceSlice<'_, f32>,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.computation()?.finish(rows, tiles, output) }
+        unsafe { self.computation()?.finish(rows, present, tiles, output) }
     }
 
     /// The vocabulary projection of some rows of what [`finish`](Self::finish) gave, and what `reading` makes of it.

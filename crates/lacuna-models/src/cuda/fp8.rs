@@ -37,6 +37,7 @@ fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architectu
     }
     let sizes = [
         ("hidden size", architecture.hidden),
+        ("size of queries", architecture.attention.query_size()),
         ("size of keys", architecture.attention.key_size()),
         ("MLP size", architecture.mlp()),
     ];

@@ -12,7 +12,7 @@ const CAPACITY: usize = 128;
 /// Forward passes that were seen before, each recorded when it comes again.
 #[derive(Default)]
 pub(crate) struct Graphs {
-    passes: HashMap<(Pass, [u64; 5]), Option<Graph>>,
+    passes: HashMap<(Pass, [u64; 6]), Option<Graph>>,
     /// Addresses of the buffers that they compute in.
     buffers: Vec<u64>,
 }
@@ -40,7 +40,7 @@ impl Graphs {
         &mut self,
         gpu: &Gpu,
         pass: Pass,
-        inputs: [u64; 5],
+        inputs: [u64; 6],
         buffers: &[u64],
         compute: impl FnOnce() -> Result<()>,
     ) -> Result<()> {

@@ -21,6 +21,7 @@ pub(crate) struct PassInputs {
 struct SentInputs {
     tokens: SentIndices,
     positions: SentIndices,
+    present: Sent<u32>,
     open: Sent<f32>,
     tiles: Sent<Tile>,
     cache_slots: Sent<CacheSlot>,
@@ -35,6 +36,8 @@ pub(crate) struct DeviceInputs<'a> {
     pub(crate) tokens: Indices<'a>,
     /// Positions of all rows, below the length of the rotary table.
     pub(crate) positions: Indices<'a>,
+    /// One number: how many of the rows are there; the others fill up.
+    pub(crate) present: DeviceSlice<'a, u32>,
     /// 1 for each key that is unmasked, else 0.
     pub(crate) open: DeviceSlice<'a, f32>,
     /// Tiles of all rows.
@@ -48,10 +51,11 @@ pub(crate) struct DeviceInputs<'a> {
 
 impl DeviceInputs<'_> {
     /// Addresses that a recorded pass depends on.
-    pub(crate) fn addresses(&self) -> [u64; 5] {
+    pub(crate) fn addresses(&self) -> [u64; 6] {
         [
             self.tokens.list().address(),
             self.positions.list().address(),
+            self.present.address(),
             self.open.address(),
             self.tiles.address(),
             self.cache_slots.address(),
@@ -99,6 +103,7 @@ impl PassInputs {
         let sent = SentInputs {
             tokens: batch.push_indices(&tokens, vocabulary)?,
             positions: batch.push_indices(&row_positions, positions)?,
+            present: batch.push(&[to_u32(layout.rows())])?,
             tiles: batch.push(tiles)?,
             cache_slots: batch.push(&cache_slots)?,
             open: batch.push(&layout.open)?,
@@ -122,6 +127,7 @@ impl PassInputs {
         Ok(DeviceInputs {
             tokens: self.staging.indices(sent.tokens),
             positions: self.staging.indices(sent.positions),
+            present: self.staging.list(sent.present),
             open: self.staging.list(sent.open),
             tiles: self.staging.list(sent.tiles),
             cache_slots: self.staging.list(sent.cache_slots),
@@ -152,11 +158,11 @@ impl ScoreTasks {
                     head_count: to_u32(source.heads.len()),
                     start: to_u32(span.start),
                     tokens: to_u32(span.tokens),
-                    length: to_u32(span.length),
+                    length: to_u32(span.canvas),
                     output: to_u32(all.scores),
                 });
                 all.heads.extend(source.heads.iter().map(|&head| to_u32(head)));
-                all.scores += span.length;
+                all.scores += span.canvas;
             }
         }
         all

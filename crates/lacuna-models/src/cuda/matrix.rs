@@ -71,6 +71,11 @@ impl<'a> ElementSlice<'a> {
         Self { bytes: self.bytes.slice(range.start * self.size..range.end * self.size), ..self }
     }
 
+    /// Copies as many elements here, after all work launched before.
+    pub(crate) fn copy_from(self, gpu: &Gpu, source: ElementSlice<'_>) -> Result<()> {
+        self.bytes.copy_from(gpu, source.bytes)
+    }
+
     pub(crate) fn input(self) -> In<Element> {
         In::at(self.address())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View, Visibility};
+use lacuna::{Belief, Description, Observation, Predictor, Row, View};
 
 use super::activations::Activations;
 use super::compile::Variant;
@@ -17,14 +17,14 @@ use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
-use crate::weight::Sizes;
-use crate::{Advice, Checkpoint, Error, Memory, Model, Precision, Result};
+use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the first NVIDIA GPU.
 ///
 /// Results are batch-invariant: a row's belief is bit-identical whatever rows and views are computed with it.
 pub struct CudaPredictor {
     description: Description,
+    architecture: Architecture,
     precision: Precision,
     layout: Layout,
     reader: Reader,
@@ -52,8 +52,9 @@ impl CudaPredictor {
             return Err(Error::NotOnGpu { what: "int8".to_string(), advice });
         }
         let architecture = checkpoint.architecture();
-        if let Some(part) = architecture.beyond_cuda() {
-            return Err(Error::not_on_gpu(part));
+        if precision == Precision::Fp8 && architecture.experts().is_some() {
+            let advice = vec![Advice::new("precision", "bf16")];
+            return Err(Error::NotOnGpu { what: "a mixture of experts in fp8".to_string(), advice });
         }
         let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open()?;
@@ -78,11 +79,11 @@ impl CudaPredictor {
                 matrices: false,
                 rollouts: false,
                 refreshes: false,
-                visibility: Visibility::Full,
                 ..architecture.description(mask)
             },
+            architecture: architecture.clone(),
             precision,
-            layout: Layout::new(architecture.shifted, None),
+            layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
             reader: Reader::new(&gpu, architecture)?,
             forward,
             weight_bytes: Weights::bytes(checkpoint, precision),
@@ -139,14 +140,14 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
 
 /// Bytes for the weights and a canvas.
 fn needed(checkpoint: &Checkpoint, precision: Precision) -> usize {
-    let buffers = buffer_bytes(checkpoint.architecture().sizes(), precision, CANVAS);
+    let buffers = buffer_bytes(checkpoint.architecture(), precision, CANVAS);
     // A model of a few megabytes needs little beside itself, but the libraries are always there.
     Weights::bytes(checkpoint, precision) + buffers + OVERHEAD
 }
 
 /// Bytes of all buffers for a canvas of `length` positions.
-fn buffer_bytes(sizes: Sizes, precision: Precision, length: usize) -> usize {
-    Activations::bytes(sizes, precision, length) + Reader::buffer_bytes(sizes, length)
+fn buffer_bytes(architecture: &Architecture, precision: Precision, length: usize) -> usize {
+    Activations::bytes(architecture, precision, length) + Reader::buffer_bytes(architecture.sizes(), length)
 }
 
 impl Predictor for CudaPredictor {
@@ -192,7 +193,7 @@ impl Model for CudaPredictor {
     }
 
     fn memory(&self, length: usize) -> Memory {
-        let buffers = buffer_bytes(self.forward.sizes, self.precision, length);
+        let buffers = buffer_bytes(&self.architecture, self.precision, length);
         Memory { weights: self.weight_bytes, buffers }
     }
 

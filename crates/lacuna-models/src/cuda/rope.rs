@@ -16,9 +16,9 @@ pub(crate) struct Rope {
 }
 
 impl Rope {
-    pub(crate) fn new(gpu: &Arc<Gpu>, head_size: usize, theta: f64) -> Result<Self> {
+    pub(crate) fn new(gpu: &Arc<Gpu>, rotary: usize, theta: f64) -> Result<Self> {
         let (cosines, sines) = (Buffer::new(gpu, 0)?, Buffer::new(gpu, 0)?);
-        Ok(Self { table: rope::Rope::new(head_size, theta), length: 0, cosines, sines })
+        Ok(Self { table: rope::Rope::new(rotary, theta), length: 0, cosines, sines })
     }
 
     /// Makes sure of the positions before `length`.

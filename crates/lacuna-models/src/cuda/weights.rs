@@ -5,14 +5,16 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
+use super::experts::Experts;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::kernel::{Kernels, NoiseCall, Source, Table};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
+use crate::architecture::RouterBias;
 use crate::checkpoint::{Numbers, Tensor};
 use crate::weight::{Mlp, Role};
-use crate::{Checkpoint, Precision, Result};
+use crate::{Attention, Checkpoint, FeedForward, Precision, Result, architecture};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -28,8 +30,19 @@ pub(crate) struct Block {
     pub(crate) attention_norm: Buffer<f32>,
     pub(crate) query_key_value: Matrix,
     pub(crate) bias: Option<Buffer<f32>>,
+    /// Weights of the norm of query heads, and behind them of key heads.
+    pub(crate) head_norms: Option<Buffer<f32>>,
     pub(crate) output: Matrix,
-    pub(crate) mlp_norm: Buffer<f32>,
+    pub(crate) output_bias: Option<Buffer<f32>>,
+    pub(crate) feed_forward_norm: Buffer<f32>,
+    /// The mixture of experts of the layer, if it is one.
+    pub(crate) experts: Option<Experts>,
+    /// The network that every row goes through: of a mixture the shared expert, if there is one.
+    pub(crate) network: Option<Network>,
+}
+
+/// `down(silu(gate(x)) · up(x))`, the gates above the values.
+pub(crate) struct Network {
     pub(crate) gate_up: Matrix,
     pub(crate) down: Matrix,
 }
@@ -73,17 +86,51 @@ impl Weights {
 impl Block {
     fn load(loader: &mut Loader<'_>, layer: usize) -> Result<Self> {
         let checkpoint = loader.checkpoint;
-        let biased = checkpoint.architecture().attention.biased;
+        let Attention { biased, head_norm, output_biased, .. } = checkpoint.architecture().attention;
+        let (experts, network) = match checkpoint.architecture().feed_forward[layer] {
+            FeedForward::Dense { .. } => (None, Some(Mlp::Dense)),
+            FeedForward::Experts(experts) => (Some(experts), experts.shared.map(|_| Mlp::Shared)),
+        };
         let stack = |roles: &[Role]| checkpoint.stack(layer, roles);
         let bias = [Role::QueryBias, Role::KeyBias, Role::ValueBias];
         Ok(Self {
             attention_norm: loader.vector(layer, &[Role::AttentionNorm])?,
             query_key_value: loader.block_matrix(stack(&[Role::Query, Role::Key, Role::Value])?)?,
             bias: biased.then(|| loader.vector(layer, &bias)).transpose()?,
+            head_norms: head_norm.then(|| loader.vector(layer, &[Role::QueryNorm, Role::KeyNorm])).transpose()?,
             output: loader.block_matrix(stack(&[Role::Output])?)?,
-            mlp_norm: loader.vector(layer, &[Role::FeedForwardNorm])?,
-            gate_up: loader.block_matrix(stack(&[Role::Gate(Mlp::Dense), Role::Up(Mlp::Dense)])?)?,
-            down: loader.block_matrix(stack(&[Role::Down(Mlp::Dense)])?)?,
+            output_bias: output_biased.then(|| loader.vector(layer, &[Role::OutputBias])).transpose()?,
+            feed_forward_norm: loader.vector(layer, &[Role::FeedForwardNorm])?,
+            experts: experts.map(|experts| Experts::load(loader, layer, experts)).transpose()?,
+            network: network.map(|mlp| Network::load(loader, layer, mlp)).transpose()?,
+        })
+    }
+}
+
+impl Network {
+    fn load(loader: &mut Loader<'_>, layer: usize, mlp: Mlp) -> Result<Self> {
+        let stack = |roles: &[Role]| loader.checkpoint.stack(layer, roles);
+        let (gate_up, down) = (stack(&[Role::Gate(mlp), Role::Up(mlp)])?, stack(&[Role::Down(mlp)])?);
+        Ok(Self { gate_up: loader.block_matrix(gate_up)?, down: loader.block_matrix(down)? })
+    }
+}
+
+impl Experts {
+    fn load(loader: &mut Loader<'_>, layer: usize, description: architecture::Experts) -> Result<Self> {
+        loader.upload.kernels.allow_experts(&description)?;
+        let biased = description.router.bias != RouterBias::None;
+        let all = |roles: &dyn Fn(Mlp) -> Vec<Role>| {
+            let roles: Vec<Role> = (0..description.count).flat_map(|expert| roles(Mlp::Expert(expert))).collect();
+            loader.checkpoint.stack(layer, &roles)
+        };
+        let gate_up = all(&|mlp| vec![Role::Gate(mlp), Role::Up(mlp)])?;
+        let down = all(&|mlp| vec![Role::Down(mlp)])?;
+        Ok(Self {
+            description,
+            router: loader.vector(layer, &[Role::Router])?,
+            router_bias: biased.then(|| loader.vector(layer, &[Role::RouterBias])).transpose()?,
+            gate_up: loader.elements(&gate_up)?,
+            down: loader.elements(&down)?,
         })
     }
 }
@@ -109,15 +156,21 @@ impl<'a> Loader<'a> {
 
     fn matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
         let (n, k) = stacked(&tensors);
+        Ok(Matrix { contents: Contents::Elements(self.elements(&tensors)?), n, k })
+    }
+
+    /// Tensors one below the other.
+    fn elements(&mut self, tensors: &[Tensor<'_>]) -> Result<Elements> {
+        let (n, k) = stacked(tensors);
         let elements = Elements::new(self.gpu, self.precision, n * k)?;
         let mut first = 0;
-        for tensor in &tensors {
+        for tensor in tensors {
             let rows = tensor.rows();
             let target = elements.all().slice(first * k..(first + rows) * k);
             self.upload.tensor(tensor, Target::Elements(target))?;
             first += rows;
         }
-        Ok(Matrix { contents: Contents::Elements(elements), n, k })
+        Ok(elements)
     }
 
     /// A matrix of a block, in fp8 if that is the precision.
@@ -139,12 +192,13 @@ impl<'a> Loader<'a> {
         Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
     }
 
+    /// Weights in f32: vectors, and routers.
     fn vector(&mut self, layer: usize, roles: &[Role]) -> Result<Buffer<f32>> {
         let tensors = self.checkpoint.stack(layer, roles)?;
-        let vector = Buffer::new(self.gpu, stacked(&tensors).0)?;
+        let vector = Buffer::new(self.gpu, tensors.iter().map(Tensor::length).sum())?;
         let mut first = 0;
         for tensor in &tensors {
-            let length = tensor.rows();
+            let length = tensor.length();
             let target = vector.slice(first..first + length);
             self.upload.tensor(tensor, Target::F32(target))?;
             first += length;

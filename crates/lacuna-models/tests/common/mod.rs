@@ -3,6 +3,8 @@
 
 pub(crate) mod altered;
 pub(crate) mod decoding;
+pub(crate) mod families;
+pub(crate) mod family_decoding;
 pub(crate) mod naive;
 pub(crate) mod promises;
 

@@ -362,6 +362,10 @@ template <typename T> T __shfl_sync(unsigned, T mine, unsigned lane) {
     const unsigned all = emulated::show(mine);
     return emulated::seen<T>(all, lane);
 }
+template <typename T> T __shfl_up_sync(unsigned mask, T mine, unsigned apart) {
+    const unsigned lane = threadIdx.x % emulated::LANES;
+    return __shfl_sync(mask, mine, lane < apart ? lane : lane - apart);
+}
 template <typename T> T __shfl_xor_sync(unsigned mask, T mine, unsigned apart) {
     return __shfl_sync(mask, mine, (threadIdx.x % emulated::LANES) ^ apart);
 }

@@ -267,6 +267,9 @@ API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream* stre
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, Stream* stream) {
     return stream->add([=] { memcpy((void*)to, from, bytes); }), OK;
 }
+API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
+    return stream->add([=] { memcpy((void*)to, (const void*)from, bytes); }), OK;
+}
 API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Stream* stream) {
     // Until somebody waits, what is there is no answer.
     memset(to, 0xff, bytes);

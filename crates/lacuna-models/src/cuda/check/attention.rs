@@ -17,12 +17,12 @@ pub(super) fn attention_with_mass(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 }
 
 /// Two views: rows of the first see its own keys, those of the second are shadows, which do not see the key at their own
-/// position. In the last odd case both attend to a cache of two layers.
+/// position. In the second odd case attention is block-causal, in the last both attend to a cache of two layers.
 fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
     let head = lab.variant.head_size;
     let (length, heads, kv_heads) = (size.of([1, 37, 70], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 32));
     let (rows, width) = (2 * length, 2 * kv_heads * head);
-    let cached = size == Size::Odd(2);
+    let (cached, blocks) = (size == Size::Odd(2), size == Size::Odd(1));
     let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
     // A row of keys is followed by its values. The first layer of a cache is another's.
     let layer = usize::from(cached);
@@ -45,8 +45,12 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
                 count: to_u32(tile.min(length - first)),
                 key_start: to_u32(view * length),
                 key_count: to_u32(length),
+                tokens: to_u32(length),
+                first_block: to_u32(if blocks { 3 } else { 0 }),
+                block: to_u32(if blocks { 5 } else { 0 }),
                 open_start: to_u32(view * length),
                 shadow: u32::from(view == 1 && length > 1),
+                capacity: to_u32(length),
                 cached: if cached { cache.all().input() } else { In::NULL },
             });
         }
@@ -87,7 +91,9 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
             };
             let score = |at: usize| {
                 let product: f64 = query.iter().zip(key(at, 0)).map(|(a, b)| a * b).sum();
-                if hidden == Some(at) { 0.0 } else { (product / (head as f64).sqrt()).exp() }
+                // Blocks of 5, the first of 3.
+                let later = blocks && (at + 2) / 5 > (row % length + 2) / 5;
+                if later || hidden == Some(at) { 0.0 } else { (product / (head as f64).sqrt()).exp() }
             };
             let weights: Vec<f64> = (0..length).map(score).collect();
             let total: f64 = weights.iter().sum();

@@ -2,6 +2,7 @@
 
 mod attention;
 mod beliefs;
+mod experts;
 mod lab;
 mod products;
 mod rows;

@@ -79,16 +79,20 @@ pub(super) fn rms_norm(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     })
 }
 
+/// Heads are normalised and turned in part; in the first odd case they are turned whole, and not normalised.
 pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (rows, heads, head) = (size.of([1, 3, 17], 640), size.of([1, 3, 5], 96), lab.variant.head_size);
-    let (half, width, rotated) = (head / 2, heads * head, heads - heads / 3);
-    let (data, bias) = (noise(1, rows * width), noise(2, width));
+    let plain = size == Size::Odd(0);
+    let (half, width, rotated) = (if plain { head / 2 } else { head / 4 }, heads * head, heads - heads / 3);
+    let queries = rotated / 2;
+    let (data, bias, norms) = (noise(1, rows * width), noise(2, width), noise(4, 2 * head));
     let angles = noise(3, rows * half);
     let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.iter().map(|x| (x.cos(), x.sin())).unzip();
     let positions: Vec<u32> = (0..rows).map(|i| to_u32((i * 3 + 1) % rows)).collect();
     let (values, exact_values) = lab.elements(&data)?;
     let values = Rc::new(values);
     let operands = (lab.buffer(&bias)?, lab.indices(&positions, rows)?, lab.buffer(&cosines)?, lab.buffer(&sines)?);
+    let weights = lab.buffer(&norms)?;
     let (its, target) = (lab.clone(), values.clone());
     let launch = move || {
         let (bias, positions, cosines, sines) = &operands;
@@ -99,21 +103,29 @@ pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             positions: positions.all(),
             cosines: cosines.all(),
             sines: sines.all(),
+            norms: (!plain).then(|| weights.all()),
+            epsilon: EPSILON,
+            rotary: 2 * half,
             heads,
             rotated,
+            queries,
         })
     };
     let its = lab.clone();
     let exact = move || {
-        let mut all = exact_values.clone();
+        let (mut all, norms) = (exact_values.clone(), wide(&norms));
         for (row, &position) in all.chunks_exact_mut(width).zip(&positions) {
             row.iter_mut().zip(&bias).for_each(|(x, &bias)| *x += f64::from(bias));
-            for head in row.chunks_exact_mut(head).take(rotated) {
+            for (index, values) in row.chunks_exact_mut(head).take(rotated).enumerate() {
+                if !plain {
+                    let weights = if index < queries { &norms[..head] } else { &norms[head..] };
+                    values.copy_from_slice(&norm_of(values, weights));
+                }
                 for i in 0..half {
-                    let (x, y) = (head[i], head[i + half]);
+                    let (x, y) = (values[i], values[i + half]);
                     let at = position as usize * half + i;
                     let (cosine, sine) = (f64::from(cosines[at]), f64::from(sines[at]));
-                    (head[i], head[i + half]) = (x * cosine - y * sine, y * cosine + x * sine);
+                    (values[i], values[i + half]) = (x * cosine - y * sine, y * cosine + x * sine);
                 }
             }
         }
@@ -127,6 +139,28 @@ pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         scale: Scale::Largest,
         bytes: (2 * rows * width * lab.size()) as f64,
         operations: (4 * rows * width) as f64,
+    })
+}
+
+pub(super) fn add_bias(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (rows, width) = (size.of([1, 3, 17], 640), size.of([1, 37, 1030], 4096));
+    let (before, bias) = (noise(1, rows * width), noise(2, width));
+    let (hidden, device) = (Rc::new(lab.buffer(&before)?), lab.buffer(&bias)?);
+    let (its, target) = (lab.clone(), hidden.clone());
+    let launch = move || its.kernels.add_bias(target.all(), rows, device.all());
+    let its = lab.clone();
+    let exact = move || {
+        let sum = |(i, x): (usize, &f32)| f64::from(x + bias[i % width]);
+        Ok(before.iter().enumerate().map(sum).collect())
+    };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&hidden)?))),
+        exact: Box::new(exact),
+        tolerance: 0.0,
+        scale: Scale::Largest,
+        bytes: (2 * rows * width * 4) as f64,
+        operations: (rows * width) as f64,
     })
 }
 

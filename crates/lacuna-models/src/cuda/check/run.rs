@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::lab::Lab;
-use super::{attention, beliefs, products, rows, scores, weights};
+use super::{attention, beliefs, experts, products, rows, scores, weights};
 use crate::check::{Case, Report, Size, Timing, check, median};
 use crate::cuda::compile::Variant;
 use crate::cuda::event::Event;
@@ -16,10 +16,11 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 22] = [
+const KERNELS: [(&str, MakeCase); 29] = [
     ("embed", rows::embed),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
+    ("add_bias", rows::add_bias),
     ("cache_store", rows::cache_store),
     ("silu_times", rows::silu_times),
     ("rms_norm_fp8", rows::rms_norm_fp8),
@@ -33,6 +34,12 @@ const KERNELS: [(&str, MakeCase); 22] = [
     ("collect", scores::collect),
     ("rank", scores::rank),
     ("project", beliefs::project),
+    ("route", experts::route),
+    ("choose", experts::choose),
+    ("group", experts::group),
+    ("expert_gate_up", experts::expert_gate_up),
+    ("expert_down", experts::expert_down),
+    ("combine", experts::combine),
     ("guide", beliefs::guide),
     ("conclude", beliefs::conclude),
     ("truncate_rows", beliefs::truncate_rows),

@@ -1,4 +1,4 @@
-// Bidirectional attention, and with it the attention mass on unmasked positions that the dependency score is made of.
+// Attention, full or block-causal, and with it the attention mass on unmasked positions that the dependency score is made of.
 //
 // One block of threads takes a tile of query rows and a head, and passes over the tile's keys in order, with a running
 // maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A row's result depends on
@@ -14,7 +14,7 @@ struct Seen {
 DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
     const u32 width = a.key_value_heads * HEAD_SIZE, at = head * HEAD_SIZE;
     if (tile.cached) {
-        const element* cached = tile.cached + (size_t)a.layer * tile.key_count * 2 * width + at;
+        const element* cached = tile.cached + (size_t)a.layer * tile.capacity * 2 * width + at;
         return {cached, cached + width, 2 * width};
     }
     const size_t first = (size_t)tile.key_start * a.key_stride + at;
@@ -23,11 +23,45 @@ DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
 
 #define LOG2_E 1.4426950408889634f
 
-// The key that a row must not see, or one that does not exist.
-DEVICE u32 hidden_key(const Attention& a, const Tile& tile, u32 index) {
-    if (!tile.shadow || index >= tile.count) return ABSENT;
-    u32 selected = tile.first + index;
-    return a.positions[a.rows ? a.rows[selected] : selected];
+// What a row sees: the tokens of a prefix but one, and the shadows of that prefix.
+struct Sight {
+    u32 prefix, hidden;
+};
+
+DEVICE Sight sight_of(const Attention& a, const Tile& tile, u32 index) {
+    Sight sight = {tile.tokens, ABSENT};
+    if (index >= tile.count || !(tile.block || tile.shadow)) return sight;
+    const u32 selected = tile.first + index, position = a.positions[a.rows ? a.rows[selected] : selected];
+    if (tile.shadow) sight.hidden = position;
+    if (tile.block) {
+        const u32 behind = position < tile.first_block ? 0 : (position - tile.first_block) / tile.block + 1;
+        sight.prefix = min(tile.first_block + behind * tile.block, tile.tokens);
+    }
+    return sight;
+}
+
+DEVICE bool is_seen(const Attention& a, const Tile& tile, Sight sight, u32 key) {
+    if (key < tile.tokens) return key < sight.prefix && key != sight.hidden;
+    return key < tile.key_count && a.positions[tile.key_start + key] < sight.prefix;
+}
+
+// Keys that all rows of a tile see, and the end of those that some row sees; for a whole warp.
+struct Reach {
+    u32 all, end;
+};
+
+DEVICE Reach reach_of(const Attention& a, const Tile& tile) {
+    if (!tile.block) return {tile.shadow ? 0 : tile.key_count, tile.key_count};
+    Reach reach = {tile.tokens, 0};
+    for (u32 index = threadIdx.x % 32; index < tile.count; index += 32) {
+        const u32 prefix = sight_of(a, tile, index).prefix;
+        reach = {min(reach.all, prefix), max(reach.end, prefix)};
+    }
+    for (int offset = 16; offset > 0; offset /= 2) {
+        reach.all = min(reach.all, __shfl_xor_sync(~0u, reach.all, offset));
+        reach.end = max(reach.end, __shfl_xor_sync(~0u, reach.end, offset));
+    }
+    return tile.shadow ? Reach{0, tile.key_count} : reach;
 }
 
 #if BF16
@@ -51,13 +85,14 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
     const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
     const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
     const Seen seen = seen_by(a, tile, key_head);
-    const u32 steps = (tile.key_count + KEYS - 1) / KEYS;
+    const Reach reach = reach_of(a, tile);
+    const u32 steps = (reach.end + KEYS - 1) / KEYS;
 
     fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    fetch(keys, seen.keys, seen.stride, 0, tile.key_count);
+    fetch(keys, seen.keys, seen.stride, 0, reach.end);
     commit();
 
-    const u32 hidden[2] = {hidden_key(a, tile, row), hidden_key(a, tile, row + 8)};
+    const Sight sights[2] = {sight_of(a, tile, row), sight_of(a, tile, row + 8)};
     const float factor = a.scale * LOG2_E;
     float mixed[DEPTH / 8][4] = {};
     float top[2] = {-INFINITE, -INFINITE}, total[2] = {}, part[2] = {};
@@ -66,26 +101,26 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
     for (u32 step = 0; step < steps; step++) {
         const u32 first = step * KEYS;
         arrive<0>();
-        fetch(values, seen.values, seen.stride, first, tile.key_count);
+        fetch(values, seen.values, seen.stride, first, reach.end);
         commit();
         if (step + 1 < steps)
-            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, tile.key_count);
+            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, reach.end);
         commit();
         if (MASS && threadIdx.x < KEYS) {
             u32 key = first + threadIdx.x;
-            open[threadIdx.x] = key < tile.key_count ? a.open[tile.open_start + key] : 0.0f;
+            open[threadIdx.x] = key < reach.end ? a.open[tile.open_start + key] : 0.0f;
         }
         if (MASS) __syncthreads();
 
         if (step == 0) query = load_query(queries);
         float scores[KEYS / 8][4];
         score(scores, query, queries, keys + step % 2 * STAGE);
-        if (first + KEYS > tile.key_count || tile.shadow) {
+        if (first + KEYS > reach.all) {
 #pragma unroll
             for (int block = 0; block < KEYS / 8; block++)
                 for (int i = 0; i < 4; i++) {
                     u32 key = first + block * 8 + pair + i % 2;
-                    if (key >= tile.key_count || key == hidden[i / 2]) scores[block][i] = -INFINITE;
+                    if (!is_seen(a, tile, sights[i / 2], key)) scores[block][i] = -INFINITE;
                 }
         }
 
@@ -172,6 +207,7 @@ DEVICE void attend(const Attention& a) {
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Seen seen = seen_by(a, tile, key_head);
+    const u32 end = reach_of(a, tile).end;
 
     for (u32 begin = 0; begin < tile.count; begin += WARPS) {
         const u32 index = begin + warp;
@@ -182,13 +218,13 @@ DEVICE void attend(const Attention& a) {
             const float* from = a.queries + (size_t)(tile.first + index) * a.query_stride + head * HEAD_SIZE;
             for (u32 i = lane; i < HEAD_SIZE; i += 32) query[i] = from[i] * a.scale;
         }
-        const u32 hidden = hidden_key(a, tile, index);
+        const Sight sight = sight_of(a, tile, index);
         float mixed[SHARE] = {}, top = -INFINITE, total = 0.0f, part = 0.0f;
-        for (u32 first = 0; first < tile.key_count; first += KEYS) {
+        for (u32 first = 0; first < end; first += KEYS) {
             __syncthreads();
             for (u32 i = threadIdx.x; i < KEYS * HEAD_SIZE; i += WARPS * 32) {
                 u32 key = i / HEAD_SIZE, column = i % HEAD_SIZE;
-                bool there = first + key < tile.key_count;
+                bool there = first + key < end;
                 size_t from = (size_t)(first + key) * seen.stride + column;
                 keys[key * PITCH + column] = there ? seen.keys[from] : 0.0f;
                 values[key * PITCH + column] = there ? seen.values[from] : 0.0f;
@@ -197,7 +233,7 @@ DEVICE void attend(const Attention& a) {
             if (!active) continue;
 
             const u32 key = first + lane;
-            const bool visible = key < tile.key_count && key != hidden;
+            const bool visible = is_seen(a, tile, sight, key);
             float score = 0.0f;
             for (u32 i = 0; i < HEAD_SIZE; i++) score += query[i] * keys[lane * PITCH + i];
             if (!visible) score = -INFINITE;

@@ -1,4 +1,4 @@
-//! Bidirectional attention.
+//! Attention, full or block-causal.
 #![allow(unsafe_code, reason = "launches of kernels")]
 
 use super::super::buffer::DeviceSlice;
@@ -11,18 +11,26 @@ use super::table::{Grid, Kernels};
 use crate::Result;
 
 c_structs! {
-    /// Query rows that see the same keys.
+    /// Query rows of a view.
     struct Tile {
         /// The first of the selected rows.
         first: u32,
         count: u32,
         /// Row of the first key, unless keys are cached.
         key_start: u32,
+        /// Keys that the rows may see: tokens, and for shadows the shadows behind them.
         key_count: u32,
+        /// How many of them are tokens.
+        tokens: u32,
+        /// Length of the first block of block-causal attention, and of the others; 0 if rows see all keys.
+        first_block: u32,
+        block: u32,
         /// Index of the first key in `open`.
         open_start: u32,
         /// 1 if each row is blind to the key at its own position.
         shadow: u32,
+        /// Positions of a layer of the cache.
+        capacity: u32,
         /// Cached keys and values of a run, `[layer][position]`; null if the pass computes all of them.
         cached: In<Element>,
     }
@@ -110,7 +118,7 @@ impl Kernels {
     ///
     /// # Safety
     /// The tiles lie within the selected rows, their keys within all rows and within `open`; what they say is cached belongs
-    /// to a buffer that is alive and has layer `layer`.
+    /// to a buffer that is alive and has `capacity` positions in layer `layer`.
     pub(crate) unsafe fn attention(&self, call: Attend<'_>) -> Result<()> {
         let head_size = self.variant.head_size;
         let output_stride = call.heads * head_size;

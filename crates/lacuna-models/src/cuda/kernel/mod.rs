@@ -6,6 +6,7 @@
 
 mod attention;
 mod belief;
+mod experts;
 mod fp8;
 mod product;
 mod projection;
@@ -18,6 +19,7 @@ mod weights;
 
 pub(crate) use attention::{Attend, Geometry, Tile};
 pub(crate) use belief::{Reading, RowSpec, STRETCH, Summary};
+pub(crate) use experts::{ExpertTile, ExpertsCall, most_tiles};
 pub(crate) use product::{Factors, Output};
 pub(crate) use rows::{CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{

@@ -39,14 +39,15 @@ DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) 
 #define SLICE 64  // of k: 128 bytes of a row
 #define STAGES 4
 
-// Starts copying a slice of ROWS rows; what lies behind row `end` or column k becomes zero.
-template <u32 ROWS> DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 first, u32 end, u32 column) {
+// Starts copying a slice of ROWS rows, of which row i is row `index(i)` of the source; what is ABSENT or lies behind column k becomes
+// zero.
+template <u32 ROWS, typename Index> DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Index index) {
     const u32 piece = threadIdx.x % 8, at = column + piece * 8;
 #pragma unroll
     for (u32 i = 0; i < ROWS / (CREW / 8); i++) {
-        const u32 row = threadIdx.x / 8 + i * (CREW / 8);
-        const bool there = first + row < end && at < k;
-        const bf16* from = source + (there ? (size_t)(first + row) * k + at : 0);
+        const u32 row = threadIdx.x / 8 + i * (CREW / 8), its = index(row);
+        const bool there = its != ABSENT && at < k;
+        const bf16* from = source + (there ? (size_t)its * k + at : 0);
         bf16* to = target + swizzled(row, piece);
         if (k % 8 == 0) {
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -55,6 +56,35 @@ template <u32 ROWS> DEVICE void fetch_slice(bf16* target, const bf16* source, u3
             for (u32 j = 0; j < 8; j++) to[j] = there && at + j < k ? from[j] : bf16{0};
         }
     }
+}
+
+// sums += a slice of 16 weights * a slice of the first `count` rows, for a warp.
+DEVICE void multiply_by_warp(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows, u32 count) {
+    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane % 16;
+    const u32 row = lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int k = 0; k < SLICE / 16; k++) {
+        u32 a[4];
+        load_matrices(a, weights + swizzled(token, k * 2 + lane / 16));
+#pragma unroll
+        for (int block = 0; block < TILE / 8; block += 2) {
+            if (block * 8 >= count) continue;
+            u32 b[4];
+            load_matrices(b, rows + swizzled(block * 8 + row, k * 2 + lane / 8 % 2));
+            multiply(sums[block], a, b[0], b[1]);
+            multiply(sums[block + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+// Writes the sums of all warps to a tile: [row][weight], TILE_PITCH apart.
+DEVICE void spread_sums(const float (&sums)[TILE / 8][4], float* tile) {
+    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int block = 0; block < TILE / 8; block++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tile[(block * 8 + lane % 4 * 2 + i % 2) * TILE_PITCH + token + i / 2 * 8] = sums[block][i];
 }
 
 #if HOPPER
@@ -73,22 +103,8 @@ DEVICE void finish_slice() { asm volatile("wgmma.wait_group.sync.aligned 1;" :::
 
 #else
 
-// sums += a slice of 16 tokens * a slice of all rows, for a warp.
 DEVICE void multiply_slice(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows) {
-    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane % 16;
-    const u32 row = lane / 16 * 8 + lane % 8;
-#pragma unroll
-    for (int k = 0; k < SLICE / 16; k++) {
-        u32 a[4];
-        load_matrices(a, weights + swizzled(token, k * 2 + lane / 16));
-#pragma unroll
-        for (int block = 0; block < TILE / 8; block += 2) {
-            u32 b[4];
-            load_matrices(b, rows + swizzled(block * 8 + row, k * 2 + lane / 8 % 2));
-            multiply(sums[block], a, b[0], b[1]);
-            multiply(sums[block + 1], a, b[2], b[3]);
-        }
-    }
+    multiply_by_warp(sums, weights, rows, TILE);
 }
 
 DEVICE void finish_slice() {}
@@ -101,12 +117,14 @@ KERNEL __launch_bounds__(CREW, 2) project(Projection p) {
     bf16* stages = room + -shared_address(room) % 1024 / 2;
     const u32 first = blockIdx.x * TILE, stretch = blockIdx.y, slices = (p.k + SLICE - 1) / SLICE;
     if (!is_read_from(p.reading, first)) return;
+    auto token_of = [&](u32 i) { return stretch * STRETCH + i < p.reading.vocabulary ? stretch * STRETCH + i : ABSENT; };
+    auto row_of = [&](u32 i) { return first + i < p.reading.rows ? first + i : ABSENT; };
     auto stage = [&](u32 slice) { return stages + slice % STAGES * (STRETCH + TILE) * SLICE; };
     auto load = [&](u32 slice) {
         if (slice < slices) {
             bf16* target = stage(slice);
-            fetch_slice<STRETCH>(target, p.weights, p.k, stretch * STRETCH, p.reading.vocabulary, slice * SLICE);
-            fetch_slice<TILE>(target + STRETCH * SLICE, p.input, p.k, first, p.reading.rows, slice * SLICE);
+            fetch_slice<STRETCH>(target, p.weights, p.k, slice * SLICE, token_of);
+            fetch_slice<TILE>(target + STRETCH * SLICE, p.input, p.k, slice * SLICE, row_of);
         }
         commit();
     };
@@ -125,44 +143,47 @@ KERNEL __launch_bounds__(CREW, 2) project(Projection p) {
     __syncthreads();
 
     float* tile = (float*)stages;
-    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int block = 0; block < TILE / 8; block++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            tile[(block * 8 + lane % 4 * 2 + i % 2) * TILE_PITCH + token + i / 2 * 8] = sums[block][i];
+    spread_sums(sums, tile);
     __syncthreads();
     make_beliefs(p.reading, first, stretch, tile);
 }
 
 #else
 
-// In f32: a thread computes four rows by eight tokens.
-KERNEL __launch_bounds__(CREW) project(Projection p) {
-    extern __shared__ float tile[];
-    __shared__ __align__(16) float input[RUN][TILE + 4], weights[RUN][STRETCH + 4];
-    const u32 first = blockIdx.x * TILE, stretch = blockIdx.y;
-    if (!is_read_from(p.reading, first)) return;
-    const u32 my_row = threadIdx.x / 16 * 4, my_token = threadIdx.x % 16 * 8;
+// Products of a tile of rows with STRETCH rows of weights, written to [row][weight], TILE_PITCH apart: row i is row `source(i)` of the
+// input, weight i row `weight(i)`, or ABSENT. A thread computes four rows by eight weights.
+template <typename Source, typename Weight>
+DEVICE void add_products(float* tile, const float* input, const float* weights, u32 k, Source source, Weight weight) {
+    __shared__ __align__(16) float rows[RUN][TILE + 4], columns[RUN][STRETCH + 4];
+    const u32 my_row = threadIdx.x / 16 * 4, my_column = threadIdx.x % 16 * 8;
     float sums[4][8] = {};
-    for (u32 first_k = 0; first_k < p.k; first_k += RUN) {
+    for (u32 first_k = 0; first_k < k; first_k += RUN) {
         for (u32 index = threadIdx.x; index < STRETCH * RUN; index += CREW) {
             const u32 line = index / RUN, at = first_k + index % RUN;
-            const u32 row = first + line, token = stretch * STRETCH + line;
-            weights[index % RUN][line] = at < p.k && token < p.reading.vocabulary ? p.weights[(size_t)token * p.k + at] : 0.0f;
-            if (line < TILE) input[index % RUN][line] = at < p.k && row < p.reading.rows ? p.input[(size_t)row * p.k + at] : 0.0f;
+            const u32 column = weight(line), row = line < TILE ? source(line) : ABSENT;
+            columns[index % RUN][line] = at < k && column != ABSENT ? weights[(size_t)column * k + at] : 0.0f;
+            if (line < TILE) rows[index % RUN][line] = at < k && row != ABSENT ? input[(size_t)row * k + at] : 0.0f;
         }
         __syncthreads();
 #pragma unroll
-        for (int k = 0; k < RUN; k++)
+        for (int at = 0; at < RUN; at++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
-                for (int j = 0; j < 8; j++) sums[i][j] += input[k][my_row + i] * weights[k][my_token + j];
+                for (int j = 0; j < 8; j++) sums[i][j] += rows[at][my_row + i] * columns[at][my_column + j];
         __syncthreads();
     }
     for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 8; j++) tile[(my_row + i) * TILE_PITCH + my_token + j] = sums[i][j];
+        for (int j = 0; j < 8; j++) tile[(my_row + i) * TILE_PITCH + my_column + j] = sums[i][j];
+}
+
+KERNEL __launch_bounds__(CREW) project(Projection p) {
+    extern __shared__ float tile[];
+    const u32 first = blockIdx.x * TILE, stretch = blockIdx.y;
+    if (!is_read_from(p.reading, first)) return;
+    auto token_of = [&](u32 i) { return stretch * STRETCH + i < p.reading.vocabulary ? stretch * STRETCH + i : ABSENT; };
+    auto row_of = [&](u32 i) { return first + i < p.reading.rows ? first + i : ABSENT; };
+    add_products(tile, p.input, p.weights, p.k, row_of, token_of);
     __syncthreads();
     make_beliefs(p.reading, first, stretch, tile);
 }

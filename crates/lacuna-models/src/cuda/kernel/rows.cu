@@ -6,6 +6,8 @@ KERNEL embed(Embedding e) {
         e.hidden[to + i] = e.table_is_bf16 ? widen(((const bf16*)e.table)[from + i]) : ((const float*)e.table)[from + i];
 }
 
+#define PAIRS ((HEAD_SIZE / 2 + 31) / 32)  // of values of a head, that a lane takes
+
 DEVICE const float* row_of(const Norm& n) {
     return n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
 }
@@ -46,42 +48,60 @@ KERNEL rms_norm(Norm n) {
     }
 }
 
-// Rotary embedding in the "rotate half" convention, after the bias.
+// The bias, the norm of each head, then the rotary embedding in the "rotate half" convention. A warp takes a head; a lane takes
+// pairs of values: those that are turned together, then those that are not turned.
 KERNEL rotate(Rotation r) {
-    const u32 half = HEAD_SIZE / 2, step = half % 4 == 0 ? 4 : 1;
-    element* row = r.data + (size_t)blockIdx.x * r.heads * HEAD_SIZE;
-    const u32 position = r.positions[r.rows ? r.rows[blockIdx.x] : blockIdx.x];
-    const float *cosines = r.cosines + (size_t)position * half, *sines = r.sines + (size_t)position * half;
-    const u32 heads = r.bias ? r.heads : r.rotated;
-    for (u32 index = threadIdx.x * step; index < heads * half; index += blockDim.x * step) {
-        const u32 head = index / half, i = index % half, at = head * HEAD_SIZE + i;
-        float x[4], y[4];
-#if HEAD_SIZE % 8 == 0
-        *(float4*)x = widen4(row + at);
-        *(float4*)y = widen4(row + at + half);
-#else
-        x[0] = widen(row[at]);
-        y[0] = widen(row[at + half]);
-#endif
-        for (u32 j = 0; j < step; j++) {
-            if (r.bias) {
-                x[j] += r.bias[at + j];
-                y[j] += r.bias[at + half + j];
-            }
-            if (head < r.rotated) {
-                const float cosine = cosines[i + j], sine = sines[i + j], first = x[j];
-                x[j] = first * cosine - y[j] * sine;
-                y[j] = y[j] * cosine + first * sine;
-            }
+    const u32 head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (head >= (r.bias ? r.heads : r.rotated)) return;
+    element* values = r.data + ((size_t)blockIdx.x * r.heads + head) * HEAD_SIZE;
+    const u32 rest = HEAD_SIZE / 2 - r.half;
+    auto first = [&](u32 pair) { return pair < r.half ? pair : r.half + pair; };
+    auto second = [&](u32 pair) { return pair < r.half ? r.half + pair : r.half + pair + rest; };
+    float x[PAIRS], y[PAIRS], squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        const u32 pair = lane + 32 * i;
+        if (pair >= HEAD_SIZE / 2) continue;
+        x[i] = widen(values[first(pair)]);
+        y[i] = widen(values[second(pair)]);
+        if (r.bias) {
+            x[i] += r.bias[head * HEAD_SIZE + first(pair)];
+            y[i] += r.bias[head * HEAD_SIZE + second(pair)];
         }
-#if HEAD_SIZE % 8 == 0
-        narrow4(*(float4*)x, row + at);
-        narrow4(*(float4*)y, row + at + half);
-#else
-        narrow(x[0], row + at);
-        narrow(y[0], row + at + half);
-#endif
+        squares += x[i] * x[i] + y[i] * y[i];
     }
+    const bool rotated = head < r.rotated;
+    if (r.norms && rotated) {
+        const float* weights = r.norms + (head < r.queries ? 0 : HEAD_SIZE);
+        const double mean = warp_sum((double)squares) / HEAD_SIZE;
+        const float scale = (float)(1.0 / sqrt(mean + (double)r.epsilon));
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++) {
+            const u32 pair = lane + 32 * i;
+            if (pair >= HEAD_SIZE / 2) continue;
+            x[i] *= scale * weights[first(pair)];
+            y[i] *= scale * weights[second(pair)];
+        }
+    }
+    const u32 position = r.positions[r.rows ? r.rows[blockIdx.x] : blockIdx.x];
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+        const u32 pair = lane + 32 * i;
+        if (pair >= HEAD_SIZE / 2) continue;
+        if (rotated && pair < r.half) {
+            const float cosine = r.cosines[(size_t)position * r.half + pair], sine = r.sines[(size_t)position * r.half + pair];
+            const float before = x[i];
+            x[i] = before * cosine - y[i] * sine;
+            y[i] = y[i] * cosine + before * sine;
+        }
+        narrow(x[i], values + first(pair));
+        narrow(y[i], values + second(pair));
+    }
+}
+
+KERNEL add_bias(Bias b) {
+    float* row = b.hidden + (size_t)blockIdx.x * b.width;
+    for (u32 i = threadIdx.x; i < b.width; i += blockDim.x) row[i] += b.bias[i];
 }
 
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }

@@ -42,13 +42,27 @@ c_structs! {
         /// The rows of the layout that these are; null for all.
         rows: In<u32>,
         positions: In<u32>,
-        /// `[position][HEAD_SIZE / 2]`.
+        /// `[position][half]`.
         cosines: In<f32>,
         sines: In<f32>,
+        /// Weights of the norm of query heads, and behind them of key heads; null if heads are not normalised.
+        norms: In<f32>,
         /// Heads of a row.
         heads: u32,
         /// The first heads of a row, which are rotated; the others only get the bias.
         rotated: u32,
+        /// Those of them that are queries.
+        queries: u32,
+        /// Half of the leading values of a head that are turned.
+        half: u32,
+        epsilon: f32,
+    }
+
+    struct Bias {
+        hidden: Out<f32>,
+        /// As long as a row.
+        bias: In<f32>,
+        width: u32,
     }
 
     struct Gate {
@@ -86,6 +100,9 @@ c_structs! {
 fn threads(width: usize) -> usize {
     width.div_ceil(4).next_multiple_of(32).min(256)
 }
+
+/// Heads of a row that a block rotates, each with a warp.
+const HEADS: usize = 8;
 
 /// An embedding table in the dtype of the file.
 #[derive(Clone, Copy)]
@@ -139,7 +156,7 @@ pub(crate) struct NormCall<'a> {
     pub(crate) output: Operand<'a>,
 }
 
-/// A bias and a rotary embedding.
+/// A bias, a norm of each head, and a rotary embedding.
 #[derive(Clone, Copy)]
 pub(crate) struct RotateCall<'a> {
     pub(crate) data: ElementSlice<'a>,
@@ -150,9 +167,15 @@ pub(crate) struct RotateCall<'a> {
     pub(crate) positions: Indices<'a>,
     pub(crate) cosines: DeviceSlice<'a, f32>,
     pub(crate) sines: DeviceSlice<'a, f32>,
-    /// Heads of a row, and how many of them are rotated.
+    /// Weights of the norm of query heads, and behind them of key heads.
+    pub(crate) norms: Option<DeviceSlice<'a, f32>>,
+    pub(crate) epsilon: f32,
+    /// Leading values of a head that are turned.
+    pub(crate) rotary: usize,
+    /// Heads of a row, how many of them are rotated, and how many of these are queries.
     pub(crate) heads: usize,
     pub(crate) rotated: usize,
+    pub(crate) queries: usize,
 }
 
 impl Kernels {
@@ -204,13 +227,16 @@ impl Kernels {
         unsafe { kernel.launch(&self.gpu, Grid::of(count, threads), &argument) }
     }
 
-    /// Adds the bias, then rotates ("rotate half" convention).
+    /// Adds the bias, normalizes each head, then rotates ("rotate half" convention).
     pub(crate) fn rotate(&self, call: RotateCall<'_>) -> Result<()> {
-        let RotateCall { data, bias, rows, positions, cosines, sines, heads, rotated } = call;
+        let RotateCall { data, bias, rows, positions, cosines, sines, norms, .. } = call;
+        let RotateCall { epsilon, rotary, heads, rotated, queries, .. } = call;
         let (head_size, count) = (self.variant.head_size, rows.count());
-        assert!(rotated <= heads && count * heads * head_size <= data.len() && rows.bound() <= positions.len());
-        assert!(positions.below() * (head_size / 2) <= cosines.len().min(sines.len()));
+        assert!(queries <= rotated && rotated <= heads && rotary <= head_size);
+        assert!(count * heads * head_size <= data.len() && rows.bound() <= positions.len());
+        assert!(positions.below() * (rotary / 2) <= cosines.len().min(sines.len()));
         assert!(bias.is_none_or(|bias| heads * head_size <= bias.len()));
+        assert!(norms.is_none_or(|norms| 2 * head_size <= norms.len()));
         let argument = Rotation {
             data: data.output(),
             bias: bias.into(),
@@ -218,12 +244,26 @@ impl Kernels {
             positions: positions.list().into(),
             cosines: cosines.into(),
             sines: sines.into(),
+            norms: norms.into(),
             heads: to_u32(heads),
             rotated: to_u32(rotated),
+            queries: to_u32(queries),
+            half: to_u32(rotary / 2),
+            epsilon,
         };
-        let grid = Grid::of(count, threads(heads * head_size / 2));
-        // SAFETY: a block changes its own row, with the angles of its position, which the assertions made sure of.
+        let touched = if bias.is_some() { heads } else { rotated };
+        let grid = Grid { blocks: [count, touched.div_ceil(HEADS)], threads: 32 * HEADS, shared: 0 };
+        // SAFETY: a warp changes its own head, with the angles of its position, which the assertions made sure of.
         unsafe { self.functions.rotate.launch(&self.gpu, grid, &argument) }
+    }
+
+    /// Adds a bias to `rows` rows.
+    pub(crate) fn add_bias(&self, hidden: DeviceSlice<'_, f32>, rows: usize, bias: DeviceSlice<'_, f32>) -> Result<()> {
+        let width = bias.len();
+        assert!(rows * width <= hidden.len());
+        let argument = Bias { hidden: hidden.into(), bias: bias.into(), width: to_u32(width) };
+        // SAFETY: a block changes its own row, which the assertion made sure of.
+        unsafe { self.functions.add_bias.launch(&self.gpu, Grid::of(rows, threads(width)), &argument) }
     }
 
     /// `output = silu(gate) · up` for rows of `width` gates and as many values.

@@ -1,9 +1,9 @@
 //! The text that nvrtc compiles: the shared structs and constants, then the kernels.
 
-use super::{attention, belief, fp8, product, projection, rows, scores, structs, table, weights};
+use super::{attention, belief, experts, fp8, product, projection, rows, scores, structs, table, weights};
 
 /// The kernels, in the order in which they need each other.
-const KERNELS: [&str; 11] = [
+const KERNELS: [&str; 12] = [
     include_str!("rows.cu"),
     include_str!("fp8.cu"),
     include_str!("product.cu"),
@@ -14,6 +14,7 @@ const KERNELS: [&str; 11] = [
     include_str!("belief.cu"),
     include_str!("truncate.cu"),
     include_str!("projection.cu"),
+    include_str!("experts.cu"),
     include_str!("weights.cu"),
 ];
 
@@ -27,6 +28,7 @@ pub(crate) fn source() -> String {
         scores::declarations(),
         belief::declarations(),
         projection::declarations(),
+        experts::declarations(),
         weights::declarations(),
     ];
     let constants = [
@@ -39,6 +41,8 @@ pub(crate) fn source() -> String {
         ("ROUND_GROWTH", structs::to_u32(scores::ROUND_GROWTH)),
         ("PRODUCT_TILE", structs::to_u32(product::TILE)),
         ("PROJECTION_TILE", structs::to_u32(projection::TILE)),
+        ("EXPERT_ROWS", structs::to_u32(experts::ROWS)),
+        ("ROUTED_ROWS", structs::to_u32(experts::ROUTED_ROWS)),
     ];
     let constants: String = constants.map(|(name, value)| format!("#define {name} {value:#x}\n")).concat();
     let common = include_str!("common.cu");

@@ -185,8 +185,8 @@ mod tests {
         let text = Tile::declaration();
         assert!(text.starts_with("struct Tile {\n    u32 first;\n    u32 count;\n"), "{text}");
         assert!(text.contains("    const element* cached;\n};\n"), "{text}");
-        assert!(text.contains("static_assert(sizeof(Tile) == 32,"), "{text}");
-        assert!(text.contains("static_assert(OFFSET_OF(Tile, cached) == 24,"), "{text}");
+        assert!(text.contains("static_assert(sizeof(Tile) == 48,"), "{text}");
+        assert!(text.contains("static_assert(OFFSET_OF(Tile, cached) == 40,"), "{text}");
         assert!(source().contains("KERNEL attention(Attention);\n"));
     }
 }

@@ -13,10 +13,11 @@ use super::super::compile::{Variant, discard, machine_code};
 use super::super::gpu::Gpu;
 use super::attention::Attention;
 use super::belief::{Continue, Reading};
+use super::experts::{Choice, Combination, ExpertProduct, Grouping, Routing};
 use super::fp8::Quantization;
 use super::product::{Ceiling, Comparison, Product};
 use super::projection::Projection;
-use super::rows::{CacheStore, Embedding, Gate, Norm, Rotation};
+use super::rows::{Bias, CacheStore, Embedding, Gate, Norm, Rotation};
 use super::scores::{Collection, RankArguments};
 use super::structs::{CType, to_u32};
 use super::weights::{Conversion, Noise};
@@ -102,6 +103,7 @@ kernels! {
     embed: Embedding,
     rms_norm: Norm,
     rotate: Rotation,
+    add_bias: Bias,
     cache_store: CacheStore,
     silu_times: Gate,
     rms_norm_fp8: Norm,
@@ -115,6 +117,12 @@ kernels! {
     collect: Collection,
     rank: RankArguments,
     project: Projection,
+    route: Routing,
+    choose: Choice,
+    group: Grouping,
+    expert_gate_up: ExpertProduct,
+    expert_down: ExpertProduct,
+    combine: Combination,
     guide: Reading,
     conclude: Reading,
     truncate_rows: Reading,
@@ -170,7 +178,10 @@ impl Kernels {
         for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
             kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
         }
-        self.functions.project.allow_shared(super::projection::shared(self.variant.bf16))
+        let shared = super::projection::shared(self.variant.bf16);
+        self.functions.project.allow_shared(shared)?;
+        self.functions.expert_gate_up.allow_shared(shared)?;
+        self.functions.expert_down.allow_shared(shared)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::weight::Sizes;
 /// The lists of a set of reads, as they were sent.
 struct SentReads {
     rows: SentIndices,
+    present: Sent<u32>,
     tiles: Sent<Tile>,
     sources: SentIndices,
     specs: Sent<RowSpec>,
@@ -74,7 +75,7 @@ impl Reader {
         }
         // SAFETY: the tiles are those of the selection and of the layout that was observed last. Where the GPU has ranked rows,
         // other rows of the same view have taken their places.
-        unsafe { forward.finish(rows, staging.list(sent.tiles), buffers.finished.all())? };
+        unsafe { forward.finish(rows, staging.list(sent.present), staging.list(sent.tiles), buffers.finished.all())? };
         let sizes = [count * size_of::<Summary>(), count * size_of::<u32>(), reads.len() * size_of::<ReadState>()];
         landing.begin(&sizes)?;
         let (sources, specs) = (staging.indices(sent.sources), staging.list(sent.specs));
@@ -151,6 +152,7 @@ impl Reader {
         let mut batch = self.staging.begin()?;
         let sent = SentReads {
             rows: batch.push_indices(&selected, layout.rows())?,
+            present: batch.push(&[to_u32(self.selection.len())])?,
             tiles: batch.push(&tiles)?,
             sources: batch.push_indices(&lists.sources, rows)?,
             specs: batch.push(&lists.specs)?,

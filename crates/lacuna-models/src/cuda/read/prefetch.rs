@@ -22,11 +22,11 @@ pub(super) fn default_budget(architecture: &Architecture) -> usize {
     BUDGET.max((BUDGET_OPERATIONS / read_flops(architecture)) as usize)
 }
 
-/// Beliefs that were prefetched for the views observed last, by the keys of their layout.
+/// Beliefs that were prefetched for the views observed last, by the places of their layout.
 #[derive(Default)]
 pub(super) struct PrefetchCache {
     beliefs: Vec<Option<lacuna::Result<Belief>>>,
-    /// The belief of each key, or [`ABSENT`].
+    /// The belief of each place, or [`ABSENT`].
     places: Vec<u32>,
 }
 
@@ -35,16 +35,16 @@ impl PrefetchCache {
     fn clear(&mut self, layout: &Layout) {
         self.beliefs.clear();
         self.places.clear();
-        self.places.resize(layout.keys(), ABSENT);
+        self.places.resize(layout.places(), ABSENT);
     }
 
-    fn insert(&mut self, key: usize, belief: lacuna::Result<Belief>) {
-        self.places[key] = to_u32(self.beliefs.len());
+    fn insert(&mut self, place: usize, belief: lacuna::Result<Belief>) {
+        self.places[place] = to_u32(self.beliefs.len());
         self.beliefs.push(Some(belief));
     }
 
-    pub(super) fn take(&mut self, key: usize) -> Option<lacuna::Result<Belief>> {
-        self.beliefs.get_mut(*self.places.get(key)? as usize)?.take()
+    pub(super) fn take(&mut self, place: usize) -> Option<lacuna::Result<Belief>> {
+        self.beliefs.get_mut(*self.places.get(place)? as usize)?.take()
     }
 }
 
@@ -100,7 +100,7 @@ impl Reader {
     pub(crate) fn store_prefetched(&mut self, layout: &Layout, pending: Option<Pending<'_>>) -> Result<()> {
         let Self { landing, history, prefetched, .. } = self;
         for (request, belief) in pending.map(|pending| pending.collect(landing, history)).into_iter().flatten() {
-            prefetched.insert(layout.key(request.asked.view, request.asked.target)?, belief);
+            prefetched.insert(layout.place(request.asked.view, request.asked.target)?, belief);
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Reader {
         for row in rows {
             let prefetched = match row.credit {
                 Some(_) => credited.next(),
-                None => self.prefetched.take(layout.key(row.view, row.target)?),
+                None => self.prefetched.take(layout.place(row.view, row.target)?),
             };
             if prefetched.is_none() {
                 unread.push(RowRequest::new(layout, row)?);

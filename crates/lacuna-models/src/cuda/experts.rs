@@ -1,0 +1,138 @@
+//! Mixtures of experts: their weights, and the buffers that they compute in.
+
+use std::sync::Arc;
+
+use super::buffer::{Buffer, DeviceSlice};
+use super::gpu::Gpu;
+use super::kernel::{ExpertTile, ExpertsCall, most_tiles};
+use super::matrix::{Elements, element_size};
+use crate::{Architecture, Precision, Result, architecture};
+
+/// The experts of a layer, without the shared one. Their matrices lie one below the other.
+pub(crate) struct Experts {
+    pub(crate) description: architecture::Experts,
+    /// `[expert][hidden size]`, in f32: an expert chosen otherwise is another answer.
+    pub(crate) router: Buffer<f32>,
+    pub(crate) router_bias: Option<Buffer<f32>>,
+    /// `[expert][gates, then values][hidden size]`.
+    pub(crate) gate_up: Elements,
+    /// `[expert][hidden size][inner width]`.
+    pub(crate) down: Elements,
+}
+
+/// What experts compute in. It grows when a pass needs more, and never shrinks.
+pub(crate) struct Routed {
+    /// Of each layer that has some.
+    layers: Vec<architecture::Experts>,
+    hidden: usize,
+    scores: Buffer<f32>,
+    chosen: Buffer<u32>,
+    weights: Buffer<f32>,
+    order: Buffer<u32>,
+    tiles: Buffer<ExpertTile>,
+    inner: Elements,
+    outputs: Buffer<f32>,
+}
+
+/// The rows of a pass that go through experts.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutedRows<'a> {
+    /// Rows, padded.
+    pub(crate) count: usize,
+    /// One number: how many of them are there.
+    pub(crate) present: DeviceSlice<'a, u32>,
+    /// The residual stream.
+    pub(crate) hidden: DeviceSlice<'a, f32>,
+}
+
+impl Routed {
+    /// None for a model without experts.
+    pub(crate) fn new(gpu: &Arc<Gpu>, architecture: &Architecture, precision: Precision) -> Result<Option<Self>> {
+        let layers = layers(architecture);
+        if layers.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            layers,
+            hidden: architecture.hidden,
+            scores: Buffer::new(gpu, 0)?,
+            chosen: Buffer::new(gpu, 0)?,
+            weights: Buffer::new(gpu, 0)?,
+            order: Buffer::new(gpu, 0)?,
+            tiles: Buffer::new(gpu, 0)?,
+            inner: Elements::new(gpu, precision, 0)?,
+            outputs: Buffer::new(gpu, 0)?,
+        }))
+    }
+
+    /// Makes room for `rows` rows.
+    pub(crate) fn reserve(&mut self, rows: usize) -> Result<()> {
+        let most = |size: fn(&architecture::Experts) -> usize| rows * self.layers.iter().map(size).max().unwrap_or(0);
+        let assigned = most(|experts| experts.active);
+        self.scores.reserve(most(|experts| experts.count))?;
+        self.chosen.reserve(assigned)?;
+        self.weights.reserve(assigned)?;
+        self.order.reserve(assigned)?;
+        self.tiles.reserve(self.layers.iter().map(|experts| most_tiles(experts, rows)).max().unwrap_or(0))?;
+        self.inner.reserve(most(|experts| experts.active * experts.width))?;
+        self.outputs.reserve(assigned * self.hidden)
+    }
+
+    /// Addresses of all buffers.
+    pub(crate) fn addresses(&self) -> [u64; 7] {
+        [
+            self.scores.all().address(),
+            self.chosen.all().address(),
+            self.weights.all().address(),
+            self.order.all().address(),
+            self.tiles.all().address(),
+            self.inner.all().address(),
+            self.outputs.all().address(),
+        ]
+    }
+
+    /// Bytes that a row takes.
+    pub(crate) fn row_bytes(architecture: &Architecture, precision: Precision) -> usize {
+        let bytes = |experts: architecture::Experts| {
+            let each = 4 * (3 + architecture.hidden) + experts.width * element_size(precision);
+            experts.active * each + 4 * experts.count
+        };
+        layers(architecture).into_iter().map(bytes).max().unwrap_or(0)
+    }
+
+    /// The call of a layer's experts for rows that enter as `input`.
+    pub(crate) fn call<'a>(
+        &'a self,
+        experts: &'a Experts,
+        rows: RoutedRows<'a>,
+        input: &'a Elements,
+    ) -> ExpertsCall<'a> {
+        ExpertsCall {
+            experts: &experts.description,
+            rows: rows.count,
+            width: self.hidden,
+            present: rows.present,
+            input: input.all(),
+            hidden: rows.hidden,
+            router: experts.router.all(),
+            bias: experts.router_bias.as_ref().map(Buffer::all),
+            gate_up: experts.gate_up.all(),
+            down: experts.down.all(),
+            scores: self.scores.all(),
+            chosen: self.chosen.all(),
+            weights: self.weights.all(),
+            order: self.order.all(),
+            tiles: self.tiles.all(),
+            inner: self.inner.all(),
+            outputs: self.outputs.all(),
+        }
+    }
+}
+
+fn layers(architecture: &Architecture) -> Vec<architecture::Experts> {
+    let experts = |layer: &architecture::FeedForward| match layer {
+        architecture::FeedForward::Dense { .. } => None,
+        architecture::FeedForward::Experts(experts) => Some(*experts),
+    };
+    architecture.feed_forward.iter().filter_map(experts).collect()
+}
