@@ -36,9 +36,7 @@ def mask_answers(position, prompt, answer, rand, shapes=MIXED, weighted=False):
     n, width = len(prompt), len(position)
     offset = position - prompt[:, None]  # place within the answer
     inside = offset >= 0
-    shape = torch.searchsorted(
-        torch.tensor(list(shapes.values()), device=prompt.device).cumsum(0), rand(n)
-    )[:, None]
+    shape = torch.searchsorted(torch.tensor(list(shapes.values()), device=prompt.device).cumsum(0), rand(n))[:, None]
     noise = rand(n, width)
 
     ratio = (torch.arange(n, device=prompt.device) + rand(n)) / n  # stratified: less variance
@@ -85,9 +83,7 @@ class Batches:
             return
         self.loaded.update(paths)
         parts = [np.load(p) for p in paths]
-        self.data.append(
-            torch.from_numpy(np.concatenate([z["tokens"] for z in parts])).to(self.device)
-        )
+        self.data.append(torch.from_numpy(np.concatenate([z["tokens"] for z in parts])).to(self.device))
         self.lengths += [np.stack([z["prompt"], z["answer"]]).astype(np.int64) for z in parts]
         self.data = [torch.cat(self.data)]
         prompt, answer = np.concatenate(self.lengths, axis=1)
@@ -101,9 +97,7 @@ class Batches:
         bucket = -(-prompt // WIDTH)
         self.buckets = {
             canvas: {
-                int(b): to_device(
-                    np.flatnonzero((bucket == b) & (answer >= shortest) & (answer <= longest))
-                )
+                int(b): to_device(np.flatnonzero((bucket == b) & (answer >= shortest) & (answer <= longest)))
                 for b in np.unique(bucket)
             }
             for canvas, (shortest, longest) in self.canvases.items()
@@ -126,9 +120,7 @@ class Batches:
         at = (self.start[i, None] + position).clamp_(max=len(self.data[0]) - 1)
         size = (self.prompt[i] + self.answer[i])[:, None]
         ids = torch.where(position < size, self.data[0][at].long(), self.config.eos_token_id)
-        masked, weight = mask_answers(
-            position, self.prompt[i], self.answer[i], rand, **self.masks
-        )
+        masked, weight = mask_answers(position, self.prompt[i], self.answer[i], rand, **self.masks)
         weight = weight / weight.sum()
         keep = canvas + WIDTH  # all answers lie in the last positions
         noised = torch.where(masked, self.config.mask_token_id, ids)

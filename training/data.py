@@ -20,7 +20,6 @@ import random
 import zlib
 
 import numpy as np
-
 from tasks import code, orders, words
 from tasks.solution import TOKENS, about_tokens
 from tokenizer import Encoder
@@ -54,11 +53,7 @@ def held_out_problems(task, count, seed):
     rng, problems, seen = random.Random(f"{task} {seed}"), [], set()
     while len(problems) < count:
         problem = problem_of(task, rng)
-        if (
-            is_held_out(problem["key"])
-            and problem["key"] not in seen
-            and about_tokens(problem["answer"]) <= TOKENS
-        ):
+        if is_held_out(problem["key"]) and problem["key"] not in seen and about_tokens(problem["answer"]) <= TOKENS:
             seen.add(problem["key"])
             problems.append({"id": f"{task}-{seed}-{len(problems)}", **problem})
     return problems
@@ -68,9 +63,7 @@ def write_held_out(kind, out, count, seed):
     os.makedirs(out, exist_ok=True)
     for task in KINDS[kind]:
         with open(f"{out}/{task}.jsonl", "w") as file:
-            file.writelines(
-                json.dumps(problem) + "\n" for problem in held_out_problems(task, count, seed)
-            )
+            file.writelines(json.dumps(problem) + "\n" for problem in held_out_problems(task, count, seed))
 
 
 def write_part(job):
@@ -106,9 +99,7 @@ def write_training_set(kind, out, count, seed, words_share, folder, processes):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--heldout", type=int, metavar="N", help="problems per task")
     what.add_argument("--train", type=int, metavar="N", help="examples, about")
@@ -116,9 +107,7 @@ def main():
     parser.add_argument("--kind", choices=KINDS, default="mini")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out")
-    parser.add_argument(
-        "--words", type=float, default=0.85, help="share of word problems in training"
-    )
+    parser.add_argument("--words", type=float, default=0.85, help="share of word problems in training")
     parser.add_argument("--tokenizer", default="models/mini", help="folder with tokenizer.json")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()

@@ -23,9 +23,7 @@ def pad_prompts(prompts, eos, device):
     """Left-padded ids and the mask of real tokens. RoPE is relative, so the shift changes nothing."""
     width = -(-max(map(len, prompts)) // 16) * 16
     ids = torch.tensor([[eos] * (width - len(p)) + p for p in prompts], device=device)
-    real = torch.tensor(
-        [[False] * (width - len(p)) + [True] * len(p) for p in prompts], device=device
-    )
+    real = torch.tensor([[False] * (width - len(p)) + [True] * len(p) for p in prompts], device=device)
     return ids, real
 
 
@@ -33,11 +31,7 @@ def scores(strategy, probabilities, confidence, best, entropy, attention, known,
     if strategy == "random":
         return torch.rand(confidence.shape, device=confidence.device, generator=rng)
     if strategy == "left":
-        return (
-            -torch.arange(confidence.shape[1], device=confidence.device)
-            .float()
-            .expand(confidence.shape)
-        )
+        return -torch.arange(confidence.shape[1], device=confidence.device).float().expand(confidence.shape)
     if strategy == "confidence":
         return confidence
     if strategy == "entropy":
@@ -54,9 +48,7 @@ def choose(sampler, score, entropy, allowed, gamma):
         return chosen.scatter_(1, score.argmax(1, keepdim=True), True)
     order = score.argsort(dim=1, descending=True, stable=True)
     ranked = entropy.masked_fill(~allowed, float("inf")).gather(1, order)
-    fits = (
-        ranked.cumsum(1) - ranked.cummax(1).values <= gamma
-    )  # inf - inf is nan, which compares false
+    fits = ranked.cumsum(1) - ranked.cummax(1).values <= gamma  # inf - inf is nan, which compares false
     fits[:, 0] = True
     return chosen.scatter_(1, order, fits)
 
@@ -104,9 +96,7 @@ def decode(
         part, keys = x[rows], visible[rows]
         masked = part[:, width:] == mask
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            out = model(
-                part, last=canvas, key_mask=keys, attn_layer=layer if strategy == "dos" else None
-            )
+            out = model(part, last=canvas, key_mask=keys, attn_layer=layer if strategy == "dos" else None)
         logits, attention = out if strategy == "dos" else (out, None)
         logits[..., mask] = float("-inf")
         probabilities = logits.softmax(-1)

@@ -14,40 +14,28 @@ import time
 
 import torch
 import torch._dynamo
-from tokenizers import Tokenizer
-
 from decode import decode, texts
 from grade import grade, load_problems
 from model import load_checkpoint
 from tasks.words import REQUESTS
 from tokenizer import chat
+from tokenizers import Tokenizer
 
 CANVAS = 128
 
 
 def plan(layers, gammas):
     """Decoders as dictionaries; layer "best" is the best of the dos rows so far with that block."""
-    row = lambda strategy, block, sampler="top1", **more: dict(
-        strategy=strategy, block=block, sampler=sampler, **more
-    )
+    row = lambda strategy, block, sampler="top1", **more: dict(strategy=strategy, block=block, sampler=sampler, **more)
     both, plain = (32, CANVAS), ["confidence", "entropy", "margin"]
     rows = [row("confidence", block) for block in both]
     rows += [row("confidence", CANVAS, bare="asked"), row("left", CANVAS, bare="forced")]
     rows += [row(strategy, block, "eb", gamma=gammas[0]) for block in both for strategy in plain]
-    rows += [
-        row("dos", block, "eb", gamma=gammas[0], layer=i) for block in both for i in range(layers)
-    ]
+    rows += [row("dos", block, "eb", gamma=gammas[0], layer=i) for block in both for i in range(layers)]
     rows += [row("dos", block, layer="best") for block in both] + [row("left", CANVAS)]
-    rows += [
-        row(strategy, block, "eb", gamma=g)
-        for g in gammas[1:]
-        for block in both
-        for strategy in plain
-    ]
+    rows += [row(strategy, block, "eb", gamma=g) for g in gammas[1:] for block in both for strategy in plain]
     rows += [row("dos", block, "eb", gamma=g, layer="best") for g in gammas[1:] for block in both]
-    return rows + [
-        row(strategy, block) for strategy in ("entropy", "margin", "random") for block in both
-    ]
+    return rows + [row(strategy, block) for strategy in ("entropy", "margin", "random") for block in both]
 
 
 def name(row):
@@ -86,13 +74,9 @@ def best_layer(results, block):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
-    parser.add_argument(
-        "--problems", help="folder of words.jsonl and code.jsonl (default: the checkpoint)"
-    )
+    parser.add_argument("--problems", help="folder of words.jsonl and code.jsonl (default: the checkpoint)")
     parser.add_argument("--count", type=int, default=512, help="problems per task")
     parser.add_argument("--seconds", type=float, default=110)
     parser.add_argument("--gammas", type=float, nargs="*", default=[0.01, 0.1, 0.5])

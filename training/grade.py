@@ -22,9 +22,7 @@ def load_problems(folder, count=None):
 def grade(problems, answers):
     """One boolean per problem."""
     code = [i for i, p in enumerate(problems) if p["task"] == "code"]
-    right = dict(
-        zip(code, run_programs([answers[i] + "\n" + "\n".join(problems[i]["tests"]) for i in code]))
-    )
+    right = dict(zip(code, run_programs([answers[i] + "\n" + "\n".join(problems[i]["tests"]) for i in code])))
     for i, p in enumerate(problems):
         if "final" in p:
             match = re.search(r"#### ?(-?\d+)" + ("" if p["task"] == "first" else r"\s*$"), answers[i])

@@ -85,9 +85,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x):
         y = x.float()
-        return self.weight * (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(
-            x.dtype
-        )
+        return self.weight * (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).to(x.dtype)
 
 
 def rotate(x, cos, sin):
@@ -103,9 +101,7 @@ class Block(nn.Module):
         d, h = cfg.d_model, cfg.mlp_hidden_size
         self.heads = cfg.n_heads
         self.attn_norm, self.ff_norm = RMSNorm(d, cfg.rms_norm_eps), RMSNorm(d, cfg.rms_norm_eps)
-        self.q_proj, self.k_proj, self.v_proj, self.attn_out = (
-            nn.Linear(d, d, bias=False) for _ in range(4)
-        )
+        self.q_proj, self.k_proj, self.v_proj, self.attn_out = (nn.Linear(d, d, bias=False) for _ in range(4))
         self.ff_proj, self.up_proj, self.ff_out = (
             nn.Linear(d, h, bias=False),
             nn.Linear(d, h, bias=False),
@@ -116,10 +112,7 @@ class Block(nn.Module):
         B, T, d = x.shape
         w = torch.cat((self.q_proj.weight, self.k_proj.weight, self.v_proj.weight))
         q, k, v = (
-            F.linear(self.attn_norm(x), w)
-            .view(B, T, 3, self.heads, d // self.heads)
-            .permute(2, 0, 3, 1, 4)
-            .unbind()
+            F.linear(self.attn_norm(x), w).view(B, T, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4).unbind()
         )
         return rotate(q, *rope), rotate(k, *rope), v
 
@@ -229,7 +222,5 @@ def load_checkpoint(path, device="cpu", dtype=torch.float32):
     cfg = Config.from_json(f"{path}/config.json")
     model = LLaDA(cfg)
     files = [f for f in sorted(os.listdir(path)) if f.endswith(".safetensors")]
-    model.load_state_dict(
-        {k: v.float() for f in files for k, v in load_file(f"{path}/{f}").items()}
-    )
+    model.load_state_dict({k: v.float() for f in files for k, v in load_file(f"{path}/{f}").items()})
     return model.to(device, dtype).eval()

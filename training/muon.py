@@ -15,8 +15,7 @@ class Muon:
         for p in parameters:
             self.groups.setdefault(p.shape, []).append(p)
         self.buffers = {
-            shape: torch.zeros(len(group), *shape, device=group[0].device)
-            for shape, group in self.groups.items()
+            shape: torch.zeros(len(group), *shape, device=group[0].device) for shape, group in self.groups.items()
         }
 
     @torch.no_grad()
@@ -24,10 +23,7 @@ class Muon:
         for shape, group in self.groups.items():
             gradient, buffer = torch.stack([p.grad for p in group]), self.buffers[shape]
             buffer.lerp_(gradient, 1 - self.momentum)
-            update = (
-                orthogonalized(gradient.lerp_(buffer, self.momentum))
-                * max(1, shape[0] / shape[1]) ** 0.5
-            )
+            update = orthogonalized(gradient.lerp_(buffer, self.momentum)) * max(1, shape[0] / shape[1]) ** 0.5
             torch._foreach_mul_(group, 1 - rate * self.weight_decay)
             torch._foreach_add_(group, list(update.to(group[0].dtype).unbind()), alpha=-rate)
 

@@ -13,9 +13,7 @@ LIMIT_S, LIMIT_BYTES, PARALLEL = 3, 1 << 30, 8
 
 
 def child(source):
-    signal.signal(
-        signal.SIGALRM, signal.SIG_DFL
-    )  # the alarm kills the process, whatever it is doing
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the alarm kills the process, whatever it is doing
     signal.alarm(LIMIT_S)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     null = os.open(os.devnull, os.O_RDWR)

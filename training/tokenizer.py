@@ -12,9 +12,8 @@ import os
 import random
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
 from tasks import code, words
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 BOS, EOS, HEAD, END_HEAD, EOT, MASK = SPECIAL = [
     "<|startoftext|>",
@@ -60,9 +59,7 @@ class Encoder:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def pairs(self, pairs):
-        batch = lambda texts: [
-            e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        batch = lambda texts: [e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
         prompts, answers = batch(["\n\n" + p for p, _ in pairs]), batch([a for _, a in pairs])
         return [(self.head + p + self.tail, a) for p, a in zip(prompts, answers)]
 
@@ -118,21 +115,15 @@ def save_tokenizer(tokenizer, out):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True)
     parser.add_argument("--vocabulary", type=int, default=2048)
     parser.add_argument("--examples", type=int, default=30000, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     rng = random.Random(args.seed)
-    sample = [
-        problem(rng) for problem in (words.problem, code.problem) for _ in range(args.examples)
-    ]
-    texts = ["user", "assistant", "\n\n"] * 1000 + [
-        text for p in sample for text in (p["prompt"], p["answer"])
-    ]
+    sample = [problem(rng) for problem in (words.problem, code.problem) for _ in range(args.examples)]
+    texts = ["user", "assistant", "\n\n"] * 1000 + [text for p in sample for text in (p["prompt"], p["answer"])]
     os.makedirs(args.out, exist_ok=True)
     save_tokenizer(train_tokenizer(texts, args.vocabulary), args.out)
 

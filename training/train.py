@@ -17,14 +17,13 @@ from contextlib import nullcontext
 
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
-
 from batches import MIXED, UNIFORM, Batches
 from decode import decode, texts
 from grade import grade, load_problems
 from model import Config, LLaDA, load_checkpoint, save_checkpoint
 from muon import Muon
 from tokenizer import EOS, MASK, chat
+from tokenizers import Tokenizer
 
 SHAPES = {  # of the models: width, heads, layers, hidden size of the MLP
     "mini": dict(d_model=320, n_heads=5, n_layers=8, mlp_hidden_size=896),
@@ -49,9 +48,7 @@ class Optimizer:
             {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
         ]
         self.parameters, self.rate, self.muon_rate = list(model.parameters()), rate, muon_rate
-        self.adamw = torch.optim.AdamW(
-            groups, lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay
-        )
+        self.adamw = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=weight_decay)
         self.muon = Muon(matrices, weight_decay=weight_decay)
 
     def step(self, scale):
@@ -97,9 +94,7 @@ def quick_score(model, tokenizer, problems, canvases):
         fits = {c: often for c, (often, low, high) in canvases.items() if low <= longest <= high}
         prompts = [encode(chat(p["prompt"])) for p in chosen]
         canvas = max(fits, key=fits.get)
-        answers, passes = decode(
-            model, prompts, "confidence", sampler="eb", block=32, canvas=canvas
-        )
+        answers, passes = decode(model, prompts, "confidence", sampler="eb", block=32, canvas=canvas)
         right = grade(chosen, texts(tokenizer, answers, model.cfg.eos_token_id)[0])
         nfe = passes.float().mean()
         scores.append(f"{task} {sum(right) / len(right):.1%} ({nfe:.0f} forwards)")
@@ -107,15 +102,9 @@ def quick_score(model, tokenizer, problems, canvases):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--data", required=True, help="folder of part-*.npz, which may still be filling"
-    )
-    parser.add_argument(
-        "--tokenizer", required=True, help="folder of tokenizer.json and the held-out problems"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="folder of part-*.npz, which may still be filling")
+    parser.add_argument("--tokenizer", required=True, help="folder of tokenizer.json and the held-out problems")
     parser.add_argument("--problems", help="folder of the held-out problems, if it is another")
     parser.add_argument("--out", required=True)
     parser.add_argument("--init", help="checkpoint to continue from")
@@ -126,16 +115,10 @@ def arguments():
     )
     parser.add_argument("--weighted", action="store_true", help="weigh samples by 1/t, as LLaDA does")
     parser.add_argument("--minutes", type=float, default=6, help="of training, after compilation")
-    parser.add_argument(
-        "--deadline", type=float, help="unix time at which the checkpoint must be written"
-    )
-    parser.add_argument(
-        "--parts", type=int, default=10, help="of the data to wait for at the start"
-    )
+    parser.add_argument("--deadline", type=float, help="unix time at which the checkpoint must be written")
+    parser.add_argument("--parts", type=int, default=10, help="of the data to wait for at the start")
     parser.add_argument("--tokens", type=int, default=65536, help="per micro-batch")
-    parser.add_argument(
-        "--accumulate", type=int, default=2, help="micro-batches per step, of different lengths"
-    )
+    parser.add_argument("--accumulate", type=int, default=2, help="micro-batches per step, of different lengths")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of AdamW")
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--weight-decay", type=float, default=0.05)
@@ -146,9 +129,7 @@ def arguments():
         help="decay of the averaged weights, which are exported",
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--check", type=int, default=128, help="held-out problems per task decoded on the way"
-    )
+    parser.add_argument("--check", type=int, default=128, help="held-out problems per task decoded on the way")
     return parser.parse_args()
 
 
@@ -240,9 +221,7 @@ def main():
                 print(f"check failed: {type(error).__name__}: {error}")
             mark, marked = time.time(), seen
     took = time.time() - start
-    print(
-        f"{step} steps, {seen / 1e6:.0f}M tokens in {took:.0f} s: {seen / took / 1e6:.2f}M tokens/s"
-    )
+    print(f"{step} steps, {seen / 1e6:.0f}M tokens in {took:.0f} s: {seen / took / 1e6:.2f}M tokens/s")
 
     save_checkpoint(averaged.state_dict(), config, args.out)
     if not os.path.samefile(args.tokenizer, args.out):

@@ -12,9 +12,7 @@ from .code_phrases import NAMES, VOCAB
 from .code_task import Task
 from .vocabulary import invented
 
-FAMILIES = (
-    [numbers] * 11 + [pairs] * 2 + [characters] * 2 + [words] * 2 + [piecewise] * 3 + [whiles]
-)
+FAMILIES = [numbers] * 11 + [pairs] * 2 + [characters] * 2 + [words] * 2 + [piecewise] * 3 + [whiles]
 CLASSIC_SHARE = 0.06
 
 FRAMES = [
@@ -53,15 +51,10 @@ def problem(rng, tests=False):
         style = "line" if "line" in task.styles and rng.random() < 0.6 else list(task.styles)[-1]
         hint = ""
         if len(task.styles) > 1 and rng.random() < 0.4:
-            hint = " " + rng.choice(
-                HINTS["case" if style == "loop" and family is piecewise else style]
-            )
+            hint = " " + rng.choice(HINTS["case" if style == "loop" and family is piecewise else style])
         signature = f"{name}({', '.join(task.params)})"
         frame = rng.choice(NAMELESS if task.name and rng.random() < 0.25 else FRAMES)
-        prompt = (
-            frame.format(sig=signature, name=name, args=" and ".join(task.params), what=task.what)
-            + hint
-        )
+        prompt = frame.format(sig=signature, name=name, args=" and ".join(task.params), what=task.what) + hint
         code = answer(rng, task, name, signature, style)
         problem = {"prompt": prompt, "answer": code, "key": task.key}
         if tests:
@@ -89,17 +82,13 @@ def unit_tests(task, name, code, count=5):
     """Calls on random arguments, many at the edges of the conditions in the code; None if they tell nothing."""
     scope = {}
     exec(code, scope)
-    task.edges = [
-        int(k) + d for k in re.findall(r"-?\d+", code.split("\n", 1)[1]) for d in (-1, 0, 1)
-    ]
+    task.edges = [int(k) + d for k in re.findall(r"-?\d+", code.split("\n", 1)[1]) for d in (-1, 0, 1)]
     task.hits = [word for c in re.findall(r"'([a-z])'", code) for word in VOCAB if c in word]
     for _ in range(8):
         cases = []
         for _ in range(count):
             arguments = task.args()
-            cases.append(
-                (f"{name}({', '.join(map(repr, arguments))})", repr(scope[name](*arguments)))
-            )
+            cases.append((f"{name}({', '.join(map(repr, arguments))})", repr(scope[name](*arguments))))
         if len({value for _, value in cases}) > 1:
             return [f"assert {call} == {value}" for call, value in cases]
     return None

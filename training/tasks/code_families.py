@@ -87,15 +87,9 @@ def numbers(t):
     if not pred:
         bare += f" {where}"
     elif kind == "slice" or (
-        kind in ("list", "range")
-        and t.maybe(0.4)
-        and forms[0].split()[0] not in ("at", "not", "multiples")
+        kind in ("list", "range") and t.maybe(0.4) and forms[0].split()[0] not in ("at", "not", "multiples")
     ):
-        bare += (
-            f" {pred} {where}"
-            if "multiples" not in pred and "at " not in pred
-            else f" that are {pred} {where}"
-        )
+        bare += f" {pred} {where}" if "multiples" not in pred and "at " not in pred else f" that are {pred} {where}"
     else:
         bare += f" {where} that are {pred}"
     np = f"the {bare}"
@@ -199,13 +193,9 @@ def characters(t):
     if how == "count":
         t.what = t.pick(f"the number of {noun} in {s}", f"how many {noun} there are in {s}")
     elif how == "distinct":
-        t.what = t.pick(
-            f"the number of distinct {noun} in {s}", f"how many different {noun} there are in {s}"
-        )
+        t.what = t.pick(f"the number of distinct {noun} in {s}", f"how many different {noun} there are in {s}")
     elif how == "list":
-        t.what = t.pick(
-            f"a list of the {noun} of {s}{extra}", f"a list with the {noun} in {s}{extra}"
-        )
+        t.what = t.pick(f"a list of the {noun} of {s}{extra}", f"a list with the {noun} in {s}{extra}")
     else:
         order = " in reverse order" if how == "reverse" else ""
         join = f", joined with '{sep}'" if sep else ""
@@ -259,9 +249,7 @@ def words(t):
             .replace("ascending", "alphabetical" if not length else "ascending")
         )
     t.styles = reduce_code(src, "w", e, cond, how, sep)
-    t.key = (
-        f"word|{'list' if src == s else 'str'}|{cond}|{e}|{how}|{sep[0] if how == 'join' else ''}"
-    )
+    t.key = f"word|{'list' if src == s else 'str'}|{cond}|{e}|{how}|{sep[0] if how == 'join' else ''}"
 
 
 def piecewise(t):
@@ -320,9 +308,7 @@ def whiles(t):
     """Repeat a step on n until a bound is reached."""
     n, m = t.pick(*INTS), t.n(1, 30)
     t.params, t.args = [n], lambda: [t.num(0, 200)]
-    op, step = t.pick(
-        ("divided by {d} (rounded down)", "{n} //= {d}"), ("decreased by {k}", "{n} -= {k}")
-    )
+    op, step = t.pick(("divided by {d} (rounded down)", "{n} //= {d}"), ("decreased by {k}", "{n} -= {k}"))
     d, k = t.n(2, 9), t.n(2, 25)
     test, cmp = t.pick((f"greater than {m}", ">"), (f"at least {m}", ">="))
     head, step = f"while {n} {cmp} {m}:", step.format(n=n, d=d, k=k)
@@ -344,9 +330,7 @@ def whiles(t):
         t.what = f"the list of values that {n} takes while it is {test} when it is repeatedly {op}"
         body = ["result = []", head, f"    result.append({n})", f"    {step}", "return result"]
     else:
-        t.what = (
-            f"the sum of the values that {n} takes while it is {test} when it is repeatedly {op}"
-        )
+        t.what = f"the sum of the values that {n} takes while it is {test} when it is repeatedly {op}"
         body = ["total = 0", head, f"    total += {n}", f"    {step}", "return total"]
     t.styles = {"while": body}
     t.key = f"while|{cmp}{m}|{step.replace(n, 'n')}|{kind}"

@@ -152,9 +152,7 @@ LISTS = "xs nums numbers values arr lst data items my_list seq a".split()
 INTS = "n m k num number value limit count".split()
 STRS = "s text line phrase sentence string word my_string".split()
 PAIRS = [("a", "b"), ("x", "y"), ("p", "q"), ("m", "n"), ("u", "v")]
-NAMES = (
-    "f g h solve compute process calc func foo run answer task helper transform main_value".split()
-)
+NAMES = "f g h solve compute process calc func foo run answer task helper transform main_value".split()
 NAMES += [
     f"{verb}_{noun}"
     for verb in """get find make calc compute eval build count check select collect

@@ -7,9 +7,7 @@ class Task:
     def __init__(self, rng):
         self.r, self.params, self.styles = rng, [], {}
         self.edges, self.hits = [], []  # numbers and words that the tests should try
-        self.what = self.key = self.args = (
-            None  # English, canonical composition, sampler of arguments
-        )
+        self.what = self.key = self.args = None  # English, canonical composition, sampler of arguments
         self.name = None  # where the family wants a certain one
 
     def pick(self, *options):
@@ -26,14 +24,11 @@ class Task:
         return self.r.choice(self.edges) if self.edges and self.maybe(0.3) else self.n(lo, hi)
 
     def ints(self, n=None):
-        return [
-            self.num(-12, 30) for _ in range(self.pick(0, 3, 4, 5, 6, 7, 8) if n is None else n)
-        ]
+        return [self.num(-12, 30) for _ in range(self.pick(0, 3, 4, 5, 6, 7, 8) if n is None else n)]
 
     def sentence(self):
         return " ".join(
-            self.r.choice(self.hits if self.hits and self.maybe(0.4) else VOCAB)
-            for _ in range(self.n(2, 6))
+            self.r.choice(self.hits if self.hits and self.maybe(0.4) else VOCAB) for _ in range(self.n(2, 6))
         )
 
     def fill(self, text, code, **kw):
@@ -107,11 +102,7 @@ def reduce_code(src, v, e, cond, how, sep=None):
             "loop": loop(["seen = set()"], f"seen.add({e})", ret="len(seen)"),
         }
     if how == "running":
-        return {
-            "loop": loop(
-                ["total = 0", "result = []"], f"total += {e}", "result.append(total)", ret="result"
-            )
-        }
+        return {"loop": loop(["total = 0", "result = []"], f"total += {e}", "result.append(total)", ret="result")}
     if how == "first":
         return {
             "line": [f"return next(({gen}), None)"],

@@ -116,9 +116,7 @@ def begin(g, p, food):
             f"{p} has {', '.join(listed[:-1])} and {listed[-1]} {x}.",
             f"{p} has {ns[0]} {c[0]} {x}. {p.He} also has {' and '.join(listed[1:])} ones.",
         )
-        return g.add(
-            ns, f"{p} has @ {x}.", f"There are @ {x} in all.", f"The number of {x} is @."
-        ), x
+        return g.add(ns, f"{p} has @ {x}.", f"There are @ {x} in all.", f"The number of {x} is @."), x
     if kind == "hourly":
         a, b = g.n(2, 9), g.n(6, 60)
         verb = g.pick("packs", "sorts", "counts", "sells", "washes", "paints")
@@ -130,9 +128,7 @@ def begin(g, p, food):
             if unit == "hour"
             else f"{p} {verb} {b} {x} a day for {a} days.",
         )
-        return g.mul(
-            a, b, f"In {a} {unit}s {p.he} {verb} @ {x}.", f"{p} {verb} @ {x}.", f"That is @ {x}."
-        ), x
+        return g.mul(a, b, f"In {a} {unit}s {p.he} {verb} @ {x}.", f"{p} {verb} @ {x}.", f"That is @ {x}."), x
     if kind == "bakes":
         x = v.plural(g.pick(*v.BAKED))
         a, b = g.n(2, 12), g.n(6, 30)
@@ -187,11 +183,7 @@ def change(g, p, n, x, food, last, now):
             f"gives away {k}",
             f"loses {k} {some}",
             f"uses {k} {some}",
-            *(
-                [f"eats {k} {some}", f"eats {k}"]
-                if food
-                else [f"breaks {k} {some}", f"throws away {k}"]
-            ),
+            *([f"eats {k} {some}", f"eats {k}"] if food else [f"breaks {k} {some}", f"throws away {k}"]),
         )
         n = g.sub(
             n,
@@ -262,17 +254,13 @@ def change(g, p, n, x, food, last, now):
         )
         n = g.sub(n, gone, f"{p.He} has @ {x} left.", f"That leaves @ {x}.")
         return (
-            g.pick(
-                f"{verb} {v.FRACTIONS[k]} of the {x}{to}", f"{verb} {v.FRACTIONS[k]} of them{to}"
-            ),
+            g.pick(f"{verb} {v.FRACTIONS[k]} of the {x}{to}", f"{verb} {v.FRACTIONS[k]} of them{to}"),
             kind,
             n,
         )
     if kind == "part":
         c = g.percentage(n)
-        gone = g.part(
-            n, c, f"{c}% of {n} is @ {x}.", f"{p.He} {verb}{' away' * (verb == 'gives')} @ {x}."
-        )
+        gone = g.part(n, c, f"{c}% of {n} is @ {x}.", f"{p.He} {verb}{' away' * (verb == 'gives')} @ {x}.")
         n = g.sub(n, gone, f"{p.He} has @ {x} left.", f"That leaves @ {x}.")
         return g.pick(f"{verb} {c}% of the {x}{to}", f"{verb} {c}% of them{to}"), kind, n
     m = g.pick(2, 2, 3, 4)

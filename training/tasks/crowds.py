@@ -15,14 +15,10 @@ def passengers(g):
         f"A {x} leaves with {n} {people} on board."
         if vehicle
         else f"There are {n} {people} at the {x} in the morning.",
-        f"There are {n} {people} on a {x}."
-        if vehicle
-        else f"In the morning {n} {people} are at the {x}.",
+        f"There are {n} {people} on a {x}." if vehicle else f"In the morning {n} {people} are at the {x}.",
     )
     when = (
-        ["the first stop", "the second stop", "the third stop"]
-        if vehicle
-        else ["ten o'clock", "noon", "three o'clock"]
+        ["the first stop", "the second stop", "the third stop"] if vehicle else ["ten o'clock", "noon", "three o'clock"]
     )
     for time in when[: max(1, min(3, g.missing() // 2))]:
         off, on = g.n(2, n - 2), g.n(2, 80)
@@ -42,11 +38,7 @@ def passengers(g):
                 f"At {time} @ {people} stay.",
             )
         else:
-            g.ask(
-                f"At {time}, {on} more people get on."
-                if vehicle
-                else f"At {time}, {on} more {people} come."
-            )
+            g.ask(f"At {time}, {on} more people get on." if vehicle else f"At {time}, {on} more {people} come.")
         n = g.add(
             (n, on),
             f"After {time} there are @ {people}.",
@@ -72,9 +64,7 @@ def passengers(g):
         g.ask(
             f"How many {people} are there now?",
             f"How many {people} are there in the end?",
-            f"How many {people} are on the {x} now?"
-            if vehicle
-            else f"How many {people} are still at the {x}?",
+            f"How many {people} are on the {x} now?" if vehicle else f"How many {people} are still at the {x}?",
         )
 
 

@@ -57,9 +57,7 @@ def reading(g):
             f"On the next day {p.he} reads {extra} pages.",
             f"The day after {p.he} reads {extra} pages.",
         )
-        n = g.add(
-            (n, extra), "With the next day that is @ pages.", f"Then {p.he} has read @ pages."
-        )
+        n = g.add((n, extra), "With the next day that is @ pages.", f"Then {p.he} has read @ pages.")
     rest = g.sub(
         total + extra,
         n,
@@ -85,9 +83,7 @@ def factory(g):
         f"In a factory, {m} machines each make {h} {x} an hour. They run {t} hours a day.",
     )
     if g.maybe():
-        n = g.mul(
-            m, h, f"Together the machines make @ {x} per hour.", f"Every hour they make @ {x}."
-        )
+        n = g.mul(m, h, f"Together the machines make @ {x} per hour.", f"Every hour they make @ {x}.")
         n = g.mul(n, t, f"In a day they make @ {x}.", f"In {t} hours that is @ {x}.")
     else:
         n = g.mul(h, t, f"One machine makes @ {x} a day.", f"In {t} hours a machine makes @ {x}.")
@@ -114,9 +110,7 @@ def factory(g):
             )
             g.mul(n, w, "The boxes sell for @.", "The factory gets @.", u="$")
     else:
-        g.ask(
-            f"How many {x} does the factory make in a day?", f"How many good {x} are made each day?"
-        )
+        g.ask(f"How many {x} does the factory make in a day?", f"How many good {x} are made each day?")
 
 
 def building(g):
@@ -155,9 +149,7 @@ def building(g):
             n = g.sub(n, k, f"That leaves @ {w}.", f"Then @ {w} are left.")
     if g.missing() > 0:
         k = g.divisor(n)
-        g.ask(
-            f"The {w} are checked by {k} workers, each checking the same number. How many {w} does each one check?"
-        )
+        g.ask(f"The {w} are checked by {k} workers, each checking the same number. How many {w} does each one check?")
         g.div(n, k, f"Each one checks @ {w}.", f"That is @ {w} for each.")
     else:
         g.ask(
@@ -226,13 +218,9 @@ def tank(g):
         f"A {x} holds {n} liters of water. A pipe adds {i} liters per minute while {o} liters per minute leak out.",
         f"There are {n} liters in a {x}. Every minute {i} liters flow in and {o} liters flow out.",
     )
-    a = g.sub(
-        i, o, f"The {x} gains @ liters per minute.", "Each minute the water grows by @ liters."
-    )
+    a = g.sub(i, o, f"The {x} gains @ liters per minute.", "Each minute the water grows by @ liters.")
     if g.maybe(0.6):
-        b = g.mul(
-            a, m, f"In {m} minutes it gains @ liters.", f"After {m} minutes @ liters are added."
-        )
+        b = g.mul(a, m, f"In {m} minutes it gains @ liters.", f"After {m} minutes @ liters are added.")
         n = g.add((n, b), "Then there are @ liters.", f"The {x} then holds @ liters.")
         if g.missing() > 0:
             k = g.n(5, n - 2)
@@ -267,9 +255,7 @@ def fence(g):
             f"{p} wants to build a fence around a {x} that is {a} meters long and {b} meters wide.",
             f"A {x} is {a} meters long and {b} meters wide. {p} puts a fence around it.",
         )
-        t = g.add(
-            (a, b), "Length and width together are @ meters.", "Half of the way around is @ meters."
-        )
+        t = g.add((a, b), "Length and width together are @ meters.", "Half of the way around is @ meters.")
         t = g.mul(t, 2, "The fence is @ meters long.", "All the way around it is @ meters.")
         if g.missing() > 1:
             gate = g.n(2, 9)
@@ -317,9 +303,7 @@ def practice(g):
     )
     a, b = g.n(10, 90, 5), g.n(20, 95, 5)
     d = g.pick(5, 5, 4, 3)
-    days = {5: "on each of the 5 weekdays", 4: "on 4 days of the week", 3: "on 3 days of the week"}[
-        d
-    ]
+    days = {5: "on each of the 5 weekdays", 4: "on 4 days of the week", 3: "on 3 days of the week"}[d]
     rest, times = {
         5: ("on each of the 2 weekend days", 2),
         4: ("on each of the other 3 days", 3),
@@ -330,11 +314,7 @@ def practice(g):
         f"{days.capitalize()}, {p} {x} for {a} minutes, and {rest} for {b} minutes.",
     )
     s = g.mul(a, d, "The first part is @ minutes.", f"On {d} days that is @ minutes.")
-    t = (
-        b
-        if times == 1
-        else g.mul(b, times, "The other days add @ minutes.", "For the other days it is @ minutes.")
-    )
+    t = b if times == 1 else g.mul(b, times, "The other days add @ minutes.", "For the other days it is @ minutes.")
     n = g.add((s, t), "In a week that is @ minutes.", f"Altogether {p.he} spends @ minutes a week.")
     if g.missing() > 0:
         k = g.n(5, min(n - 1, 200))
@@ -344,9 +324,7 @@ def practice(g):
         )
         g.sub(n, k, "That leaves @ minutes.", "So it is @ minutes.")
     else:
-        g.ask(
-            "How many minutes is that in a week?", f"How many minutes does {p.he} spend per week?"
-        )
+        g.ask("How many minutes is that in a week?", f"How many minutes does {p.he} spend per week?")
 
 
 def teams(g):
@@ -367,9 +345,7 @@ def teams(g):
             b = g.sub(b, k, "That leaves @ people.", "Then @ people are still there.")
         else:
             g.ask(f"There are also {k} guests.", f"{k} guests come too.")
-            b = g.add(
-                (b, k), "With the guests there are @ people.", "Altogether there are @ people."
-            )
+            b = g.add((b, k), "With the guests there are @ people.", "Altogether there are @ people.")
     end = g.pick("tables", "bottles") if g.missing() > 0 else "ask"
     if end == "tables":
         k = g.divisor(b, 4)

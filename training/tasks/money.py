@@ -39,18 +39,14 @@ def purse(g, p):
         return g.mul(k, d, f"In {d} days {p.he} earns @.", f"For {d} days that is @.", u="$")
     if kind == "sells":
         a, b, x = g.n(3, 30), g.n(3, 25), v.plural(g.pick(*v.GOODS))
-        g.ask(
-            f"{p} sells {a} {x} for ${b} each.", f"{p} makes {a} {x} and sells them for ${b} each."
-        )
+        g.ask(f"{p} sells {a} {x} for ${b} each.", f"{p} makes {a} {x} and sells them for ${b} each.")
         return g.mul(a, b, f"{p} gets @ for the {x}.", f"The {x} bring in @.", u="$")
     a, b, c = g.n(10, 99), g.n(10, 99), g.n(10, 99)
     r, s, t = g.rng.sample(v.RELATIVES, 3)
     if g.maybe():
         g.ask(f"{p} gets ${a} from {p.his} {r} and ${b} from {p.his} {s}.")
         return g.add((a, b), f"{p} gets @.", "Together that is @.", u="$")
-    g.ask(
-        f"For {p.his} birthday {p} gets ${a} from {p.his} {r}, ${b} from {p.his} {s} and ${c} from {p.his} {t}."
-    )
+    g.ask(f"For {p.his} birthday {p} gets ${a} from {p.his} {r}, ${b} from {p.his} {s} and ${c} from {p.his} {t}.")
     return g.add((a, b, c), f"{p} gets @.", "Altogether that is @.", u="$")
 
 
@@ -66,9 +62,7 @@ def transaction(g, p, n):
         a, b, job = g.n(2, 9), g.n(5, 25), g.pick(*v.JOBS)
         k = g.mul(a, b, f"{p.He} earns @.", f"{job.capitalize()} brings in @.", u="$")
         n = g.add((n, k), f"{p.He} then has @.", f"Now {p} has @.", "That makes @.", u="$")
-        return g.pick(
-            f"works {a} hours {job} for ${b} an hour", f"earns ${b} an hour {job} for {a} hours"
-        ), n
+        return g.pick(f"works {a} hours {job} for ${b} an hour", f"earns ${b} an hour {job} for {a} hours"), n
     if kind == "gift":
         k, source = g.n(5, 99), g.pick(*v.RELATIVES)
         n = g.add((n, k), f"With that {p.he} has @.", f"{p.He} now has @.", "That makes @.", u="$")
@@ -167,9 +161,7 @@ def shopping(g):
     a, b, c, pa, pb, pc = g.n(2, 9), g.n(2, 9), g.n(2, 9), g.n(2, 40), g.n(2, 40), g.n(2, 20)
     three = g.target > 4 and g.maybe()
     if three:
-        g.ask(
-            f"{p} buys {a} {xs} for ${pa} each, {b} {ys} for ${pb} each and {c} {zs} for ${pc} each."
-        )
+        g.ask(f"{p} buys {a} {xs} for ${pa} each, {b} {ys} for ${pb} each and {c} {zs} for ${pc} each.")
     else:
         g.ask(
             f"{p} buys {a} {xs} for ${pa} each and {b} {ys} for ${pb} each.",
@@ -234,9 +226,7 @@ def purchase(g):
     if g.missing() > 1:
         k = g.n(3, 60)
         if g.maybe():
-            g.ask(
-                f"Shipping costs ${k}.", f"{p.He} also pays ${k} for delivery.", f"The tax is ${k}."
-            )
+            g.ask(f"Shipping costs ${k}.", f"{p.He} also pays ${k} for delivery.", f"The tax is ${k}.")
             n = g.add((n, k), "With that it is @.", "Altogether that is @.", u="$")
         else:
             k = g.n(2, min(k, n - 1))
@@ -314,9 +304,7 @@ def tickets(g):
         )
         g.sub(max(x, y), min(x, y), "The difference is @.", "They differ by @.", u="$")
         return
-    t = g.add(
-        (x, y), "In total that is @.", "Altogether it is @.", "All the tickets cost @.", u="$"
-    )
+    t = g.add((x, y), "In total that is @.", "Altogether it is @.", "All the tickets cost @.", u="$")
     if g.missing() > 0:
         k = g.n(2, min(t - 1, 150))
         g.ask(f"Because of an offer they get ${k} back.", f"A coupon takes ${k} off the price.")

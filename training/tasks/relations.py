@@ -15,23 +15,17 @@ def relation(g, a, b, n, x, verb):
     )
     if kind == "more":
         k = g.n(2, 80)
-        return f"{b} {verb} {k} more {x} than {a}.", g.add(
-            (n, k), f"{b} {verb} @ {x}.", f"For {b} it is @ {x}."
-        )
+        return f"{b} {verb} {k} more {x} than {a}.", g.add((n, k), f"{b} {verb} @ {x}.", f"For {b} it is @ {x}.")
     if kind == "fewer":
         k = g.n(2, n - 4)
-        return f"{b} {verb} {k} fewer {x} than {a}.", g.sub(
-            n, k, f"{b} {verb} @ {x}.", f"For {b} it is @ {x}."
-        )
+        return f"{b} {verb} {k} fewer {x} than {a}.", g.sub(n, k, f"{b} {verb} @ {x}.", f"For {b} it is @ {x}.")
     if kind == "times":
         k = g.n(2, 3 if n > 40 else 5)
         return f"{b} {verb} {v.TIMES[k]} as many {x} as {a}.", g.mul(
             n, k, f"{b} {verb} @ {x}.", f"For {b} it is @ {x}."
         )
     if kind == "half":
-        return f"{b} {verb} half as many {x} as {a}.", g.div(
-            n, 2, f"{b} {verb} @ {x}.", f"For {b} it is @ {x}."
-        )
+        return f"{b} {verb} half as many {x} as {a}.", g.div(n, 2, f"{b} {verb} @ {x}.", f"For {b} it is @ {x}.")
     k, d = g.n(2, 3), g.n(2, 30)
     m = g.mul(
         n,
@@ -63,9 +57,7 @@ def compare(g):
         told = told[1:] + told[:1]
     g.question += told
     if g.maybe(0.25) and ns[0] != ns[-1]:
-        (high, more), (low, less) = sorted(
-            [(ns[0], people[0]), (ns[-1], people[-1])], key=lambda pair: -pair[0]
-        )
+        (high, more), (low, less) = sorted([(ns[0], people[0]), (ns[-1], people[-1])], key=lambda pair: -pair[0])
         g.ask(
             f"How many more {x} than {less} does {more} have?"
             if verb == "has"
@@ -95,9 +87,7 @@ def compare(g):
         g.ask(
             f"How many {x} is that altogether?",
             f"How many {x} are there in total?",
-            f"How many {x} do they have together?"
-            if verb == "has"
-            else f"How many {x} is that in total?",
+            f"How many {x} do they have together?" if verb == "has" else f"How many {x} is that in total?",
         )
 
 
@@ -163,9 +153,7 @@ def average(g):
     m = g.div(t, k, f"The average is @ {unit}.", f"So on average {p.he} {verb} @ {unit}.")
     if g.missing() > 0:
         o, d = g.person(), g.n(2, 40)
-        g.ask(
-            f"The average of {o} is {d} {unit} higher than the average of {p}. What is the average of {o}?"
-        )
+        g.ask(f"The average of {o} is {d} {unit} higher than the average of {p}. What is the average of {o}?")
         m = g.add((m, d), f"The average of {o} is @ {unit}.", f"{o} has @ {unit} on average.")
         if g.missing() > 0 and m < 100:
             j = g.n(3, 9)
@@ -180,9 +168,7 @@ def average(g):
 def classroom(g):
     n = g.n(20, 200, g.pick(4, 5, 10))
     c = g.percentage(n)
-    x, y = g.pick(
-        ("girls", "boys"), ("boys", "girls"), ("children", "adults"), ("beginners", "others")
-    )
+    x, y = g.pick(("girls", "boys"), ("boys", "girls"), ("children", "adults"), ("beginners", "others"))
     place = g.pick("class", "school club", "choir", "camp", "team", "course")
     g.ask(
         f"There are {n} people in a {place}. {c}% of them are {x} and the rest are {y}.",

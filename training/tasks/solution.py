@@ -44,10 +44,7 @@ def hidden_steps(rng, count):
 def equations(rng, steps, hidden):
     """The written steps as (step, left-hand side). The expression of a hidden step may stand in place
     of its value where that is used; otherwise the value just appears."""
-    uses = [
-        sum(getattr(x, "step", None) == i for s in steps for x in s.operands)
-        for i in range(len(steps))
-    ]
+    uses = [sum(getattr(x, "step", None) == i for s in steps for x in s.operands) for i in range(len(steps))]
     merged = {i for i in hidden if uses[i] == 1 and rng.random() < 0.5}
 
     def left(step):
@@ -89,9 +86,7 @@ def attempt(rng, story, terse):
         lines.insert(0, story.question[0])
     if rng.random() < 0.12:
         lines.append(
-            rng.choice(["The answer is {}.", "So the answer is {}.", "Answer: {}."]).format(
-                story.steps[-1].value
-            )
+            rng.choice(["The answer is {}.", "So the answer is {}.", "Answer: {}."]).format(story.steps[-1].value)
         )
     return "\n".join(lines + [result])
 

@@ -6,9 +6,7 @@ from .story import Reject
 
 def distance(g):
     p = g.person()
-    verb, low, high = g.pick(
-        ("drives", 30, 75), ("cycles", 8, 25), ("walks", 2, 5), ("sails", 5, 20), ("rides", 8, 30)
-    )
+    verb, low, high = g.pick(("drives", 30, 75), ("cycles", 8, 25), ("walks", 2, 5), ("sails", 5, 20), ("rides", 8, 30))
     a, s, b, t = g.n(low, high), g.n(2, 7), g.n(low, high), g.n(2, 6)
     unit = g.pick("miles", "kilometers")
     g.ask(
@@ -26,9 +24,7 @@ def distance(g):
     )
     if g.missing() > 1 and g.maybe():
         k = g.n(5, 90)
-        g.ask(
-            f"After a break {p.he} goes another {k} {unit}.", f"Then {p.he} does {k} more {unit}."
-        )
+        g.ask(f"After a break {p.he} goes another {k} {unit}.", f"Then {p.he} does {k} more {unit}.")
         n = g.add((n, k), f"After the break it is @ {unit}.", f"That makes @ {unit}.")
     if g.missing() > 0:
         k = g.n(5, 200)
@@ -68,9 +64,7 @@ def trip(g):
         )
         g.sub(whole, n, f"There are @ {unit} left.", f"That leaves @ {unit}.")
     else:
-        g.ask(
-            "How far does it go?", f"How many {unit} does it travel?", f"How many {unit} is that?"
-        )
+        g.ask("How far does it go?", f"How many {unit} does it travel?", f"How many {unit} is that?")
 
 
 def commute(g):
@@ -100,6 +94,4 @@ def commute(g):
         )
         g.mul(n, w, f"In {w} weeks {p.he} travels @ miles.", f"For {w} weeks it is @ miles.")
     else:
-        g.ask(
-            f"How many miles does {p.he} travel in a week?", f"How far does {p} travel each week?"
-        )
+        g.ask(f"How many miles does {p.he} travel in a week?", f"How far does {p} travel each week?")

@@ -21,15 +21,11 @@ envelope bulb screw nail towel sock box""".split()
 FOODS = """apple orange cookie muffin cupcake banana pear plum lemon carrot donut pancake bagel grape
 walnut tart brownie waffle pretzel peach cherry strawberry mango egg candy sandwich potato tomato
 nut sweet chocolate lollipop roll biscuit melon onion berry lime""".split()
-BAKED = (
-    "cookie muffin cupcake brownie roll tart scone pie bagel biscuit waffle pancake pretzel".split()
-)
+BAKED = "cookie muffin cupcake brownie roll tart scone pie bagel biscuit waffle pancake pretzel".split()
 GOODS = """book shirt pen notebook mug cap lamp pizza scooter kite puzzle game plant towel hat ball doll
 bowl plate cup vase chair pillow blanket jacket belt sweater backpack calendar umbrella toy watch
 scarf poster candle basket dress bag ticket magazine sandwich burger coffee cake juice""".split()
-TREASURES = (
-    "bike phone tablet guitar camera tent watch drone skateboard laptop piano coat console".split()
-)
+TREASURES = "bike phone tablet guitar camera tent watch drone skateboard laptop piano coat console".split()
 PLANTS = "tomato rose bean corn pepper tulip pumpkin cabbage carrot apple cherry".split()
 PACKS = "box bag pack jar basket crate tray bucket carton packet".split()
 PLACES = "park library museum beach lake airport market stadium zoo theater station farm".split()
@@ -37,9 +33,7 @@ JOBS = """mowing lawns/walking dogs/washing cars/babysitting/tutoring/painting f
 delivering papers/cleaning windows/picking fruit""".replace("\n", "").split("/")
 WORKERS = """waiter cook driver teacher nurse gardener cashier painter plumber guard clerk baker tailor
 mechanic librarian""".split()
-RELATIVES = (
-    "aunt uncle grandmother grandfather mother father sister brother cousin grandma dad mom".split()
-)
+RELATIVES = "aunt uncle grandmother grandfather mother father sister brother cousin grandma dad mom".split()
 GROUPS = "friends children cousins neighbors students classmates kids".split()
 NUMBERS = """zero one two three four five six seven eight nine ten eleven twelve""".split()
 TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}

@@ -18,9 +18,7 @@ SCENARIOS += [money.tickets] * 2 + [money.discount] * 2 + [money.saving]
 SCENARIOS += [travel.distance] * 2 + [travel.trip, groups.routine, travel.commute]
 SCENARIOS += [groups.reading] * 2 + [groups.factory] * 2 + [groups.building] + [groups.recipe] * 2
 SCENARIOS += [groups.tank, groups.fence, groups.practice, groups.teams, groups.rope]
-SCENARIOS += (
-    [relations.compare] * 4 + [relations.ages, relations.average] + [relations.classroom] * 2
-)
+SCENARIOS += [relations.compare] * 4 + [relations.ages, relations.average] + [relations.classroom] * 2
 STEPS = {1: 3, 2: 14, 3: 28, 4: 28, 5: 17, 6: 10}  # number of steps -> percent of problems
 REQUESTS = [
     "Answer with the number only.",

@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask doctor|check|test|docs|package|bench`.
+//! The project's chores: `cargo xtask doctor|check|lint|test|docs|package|bench`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ mod package;
 const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
+cargo xtask lint          Python and JavaScript: ruff, mypy, tsc and prettier, installed into the repository
 cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, and the page in a browser
 cargo xtask docs          checks the pages and builds the book into target/book
 cargo xtask package       packs every crate and checks that the registry would take it
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let steps = match words[..] {
         ["doctor"] => return doctor::run(),
         ["check"] => Ok(check()),
+        ["lint"] => Ok(lint()),
         ["test"] => Ok(vec![unit_tests()]),
         ["test", "--all"] => Ok(all_tests()),
         ["docs"] => docs::steps(),
@@ -66,6 +68,23 @@ fn check() -> Vec<Step> {
 
 fn unit_tests() -> Step {
     step("cargo test --workspace --locked")
+}
+
+/// Linters of Python and JavaScript, in versions of their own.
+fn lint() -> Vec<Step> {
+    let tools = target().join("lint");
+    let tools = tools.display();
+    const PAGE: &str = "crates/lacuna-serve/tests/browser";
+    vec![
+        step(&format!("python3 -m venv {tools}")),
+        step(&format!("{tools}/bin/pip install --quiet ruff==0.17.4 mypy==2.4.1")),
+        step(&format!("{tools}/bin/ruff check .")),
+        step(&format!("{tools}/bin/ruff format --check .")),
+        step(&format!("{tools}/bin/mypy crates/lacuna-py/python")),
+        step(&format!("npm ci --silent --no-audit --no-fund --prefix {PAGE}")),
+        step(&format!("{PAGE}/node_modules/.bin/tsc --project {PAGE}/tsconfig.json")),
+        step(&format!("{PAGE}/node_modules/.bin/prettier --check {PAGE}/*.js crates/lacuna-serve/playground/*.js")),
+    ]
 }
 
 /// Every build is of the whole workspace: with `-p`, cargo would choose other features and compile the dependencies again.

@@ -42,7 +42,9 @@ class Block(nn.Module):
     def forward(self, hidden, cosines, sines, returned):
         batch, length, _ = hidden.shape
         x = F.rms_norm(hidden, (WIDTH,), self.attention_norm, 1e-5)
-        heads = [F.linear(x, w).view(batch, length, HEADS, -1).transpose(1, 2) for w in (self.query, self.key, self.value)]
+        heads = [
+            F.linear(x, w).view(batch, length, HEADS, -1).transpose(1, 2) for w in (self.query, self.key, self.value)
+        ]
         query, key, value = rotated(heads[0], cosines, sines), rotated(heads[1], cosines, sines), heads[2]
         if returned is None:
             mixed = F.scaled_dot_product_attention(query, key, value)
@@ -114,7 +116,9 @@ def main():
         step()
         torch.cuda.synchronize()
         times.append(time.perf_counter() - begun)
-    print(f"{options.way}, {options.batch} x {options.length}: {1e3 * min(times[3:]):.2f} ms, PyTorch {torch.__version__}")
+    print(
+        f"{options.way}, {options.batch} x {options.length}: {1e3 * min(times[3:]):.2f} ms, PyTorch {torch.__version__}"
+    )
 
 
 main()

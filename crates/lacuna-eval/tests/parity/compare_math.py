@@ -5,6 +5,7 @@
 
 Every pair carries what is true of it, so that where the two disagree one can see who is right.
 """
+
 import json
 import re
 import subprocess
@@ -25,7 +26,10 @@ def rewrites(gold):
         yield "slash", f"{sign}{top}/{bottom}"
         yield "expanded", f"{sign}\\frac{{{3 * top}}}{{{3 * bottom}}}"
         if top > bottom and not sign:
-            yield "mixed", f"{top // bottom}\\frac{{{top % bottom}}}{{{bottom}}}" if top % bottom else str(top // bottom)
+            yield (
+                "mixed",
+                f"{top // bottom}\\frac{{{top % bottom}}}{{{bottom}}}" if top % bottom else str(top // bottom),
+            )
         rest = bottom
         for p in (2, 5):
             while rest % p == 0:
@@ -33,7 +37,10 @@ def rewrites(gold):
         if rest == 1:
             value = Fraction(top, bottom)
             digits = len(str(bottom)) * 4
-            yield "decimal", sign + (f"{float(value):.{digits}f}".rstrip("0").rstrip(".") if digits < 16 else str(float(value)))
+            yield (
+                "decimal",
+                sign + (f"{float(value):.{digits}f}".rstrip("0").rstrip(".") if digits < 16 else str(float(value))),
+            )
     if re.fullmatch(r"-?\d+", gold):
         number = int(gold)
         yield "named", f"x = {gold}"
@@ -70,7 +77,12 @@ def rewrites(gold):
         yield "plain text", gold[6:-1]
     if "pmatrix" in gold:
         yield "bmatrix", gold.replace("pmatrix", "bmatrix")
-    if re.search(r"[a-z]", re.sub(r"\\[a-z]+|\{[a-z ]*\}", "", gold)) and "=" not in gold and "\\" not in gold and "_" not in gold:
+    if (
+        re.search(r"[a-z]", re.sub(r"\\[a-z]+|\{[a-z ]*\}", "", gold))
+        and "=" not in gold
+        and "\\" not in gold
+        and "_" not in gold
+    ):
         yield "times one", f"1 \\cdot ({gold})"
 
 
@@ -80,7 +92,7 @@ def misses(gold):
     if digits:
         for match in (digits[0], digits[-1]):
             other = str((int(match[0]) + 1) % 10) if match[0] != "9" else "8"
-            changed = gold[: match.start()] + other + gold[match.end():]
+            changed = gold[: match.start()] + other + gold[match.end() :]
             yield "digit", changed
     if re.fullmatch(r"-?\d+", gold) and int(gold) != 0:
         yield "negative", str(-int(gold))
@@ -92,7 +104,12 @@ def misses(gold):
         match = re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}", gold)
         if match and match[1] != match[2]:
             yield "upside down", f"\\frac{{{match[2]}}}{{{match[1]}}}"
-            yield "rounded", f"{int(match[1]) / int(match[2]):.2f}" if 100 * int(match[1]) % int(match[2]) else f"{int(match[1]) / int(match[2]) + 0.01:.2f}"
+            yield (
+                "rounded",
+                f"{int(match[1]) / int(match[2]):.2f}"
+                if 100 * int(match[1]) % int(match[2])
+                else f"{int(match[1]) / int(match[2]) + 0.01:.2f}",
+            )
     match = re.fullmatch(r"\((-?[\d]+), ?(-?[\d]+)\)", gold)
     if match and match[1] != match[2]:
         yield "swapped", f"({match[2]},{match[1]})"
@@ -118,7 +135,10 @@ def main():
     pairs = [(True, kind, gold, answer) for gold in golds for kind, answer in rewrites(gold)]
     pairs += [(False, kind, gold, answer) for gold in golds for kind, answer in misses(gold) if answer != gold]
     text = "".join(json.dumps([gold, answer]) + "\n" for _, _, gold, answer in pairs)
-    ours = [line == "true" for line in subprocess.run([sys.argv[2]], input=text, text=True, capture_output=True, check=True).stdout.split()]
+    ours = [
+        line == "true"
+        for line in subprocess.run([sys.argv[2]], input=text, text=True, capture_output=True, check=True).stdout.split()
+    ]
     cache = {}
     read = lambda latex: cache.setdefault(latex, parse("$" + latex + "$"))
     theirs = [bool(verify(read(gold), read(answer))) for _, _, gold, answer in pairs]
@@ -132,8 +152,10 @@ def main():
         if a != b or a != truth:
             differences.append((truth, kind, gold, answer, a, b))
     for kind, count in counts.items():
-        print(f"{kind}: {count['pairs']} pairs, agreement {count['agree'] / count['pairs']:.2%}, "
-              f"lacuna right {count['lacuna right']}, math-verify right {count['math-verify right']}")
+        print(
+            f"{kind}: {count['pairs']} pairs, agreement {count['agree'] / count['pairs']:.2%}, "
+            f"lacuna right {count['lacuna right']}, math-verify right {count['math-verify right']}"
+        )
     for truth, kind, gold, answer, a, b in differences:
         print(f"  {'same' if truth else 'differ'} ({kind}): {gold} | {answer} | lacuna {a}, math-verify {b}")
 

@@ -5,6 +5,7 @@
 
 It needs no network: the tasks read the problems in tests/data, and the recorded prompts are in tests/snapshots.
 """
+
 import difflib
 import sys
 from pathlib import Path

@@ -16,9 +16,18 @@ DATA = Path(__file__).parent.parent / "data"
 rng = np.random.default_rng(16)
 
 LLADA = {
-    "model.transformer.wte": "token_embd", "model.transformer.ln_f": "output_norm", "model.transformer.ff_out": "output",
-    "attn_norm": "attn_norm", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "attn_out": "attn_output",
-    "ff_norm": "ffn_norm", "ff_proj": "ffn_gate", "up_proj": "ffn_up", "ff_out": "ffn_down",
+    "model.transformer.wte": "token_embd",
+    "model.transformer.ln_f": "output_norm",
+    "model.transformer.ff_out": "output",
+    "attn_norm": "attn_norm",
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "attn_out": "attn_output",
+    "ff_norm": "ffn_norm",
+    "ff_proj": "ffn_gate",
+    "up_proj": "ffn_up",
+    "ff_out": "ffn_down",
 }
 QWEN = {
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
@@ -109,7 +118,9 @@ def write(path, architecture, config, tensors, names, kind, parts=1):
         writer.add_tensor(renamed(name, names), np.ascontiguousarray(data), raw_dtype=raw)
     for (layer, part), all_of_them in experts.items():
         stacked = np.stack([all_of_them[expert][0] for expert in sorted(all_of_them)])
-        writer.add_tensor(f"blk.{layer}.ffn_{part.removesuffix('_proj')}_exps.weight", stacked, raw_dtype=all_of_them[0][1])
+        writer.add_tensor(
+            f"blk.{layer}.ffn_{part.removesuffix('_proj')}_exps.weight", stacked, raw_dtype=all_of_them[0][1]
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -119,7 +130,20 @@ def write(path, architecture, config, tensors, names, kind, parts=1):
 
 def probe(model, mask):
     tokens = ",".join(str(token) for token in [3, 7, 1, mask, mask, 9, mask, 2])
-    command = [BINARY, "probe", "--model", str(model), "--tokens", tokens, "--precision", "f32", "--device", "cpu", "--format", "json"]
+    command = [
+        BINARY,
+        "probe",
+        "--model",
+        str(model),
+        "--tokens",
+        tokens,
+        "--precision",
+        "f32",
+        "--device",
+        "cpu",
+        "--format",
+        "json",
+    ]
     done = subprocess.run([*command, "--mask-token", str(mask)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -154,8 +178,13 @@ def wide():
         "attn_norm": (256,), "ff_norm": (256,), "q_proj": (256, 256), "k_proj": (128, 256), "v_proj": (128, 256),
         "attn_out": (256, 256), "ff_proj": (512, 256), "up_proj": (512, 256), "ff_out": (256, 512),
     }  # fmt: skip
-    shapes = {f"model.transformer.blocks.{layer}.{name}.weight": shape for layer in range(2) for name, shape in block.items()}
-    shapes |= {f"model.transformer.{name}.weight": shape for name, shape in {"wte": (64, 256), "ln_f": (256,), "ff_out": (64, 256)}.items()}
+    shapes = {
+        f"model.transformer.blocks.{layer}.{name}.weight": shape for layer in range(2) for name, shape in block.items()
+    }
+    shapes |= {
+        f"model.transformer.{name}.weight": shape
+        for name, shape in {"wte": (64, 256), "ln_f": (256,), "ff_out": (64, 256)}.items()
+    }
     return config, {name: rng.normal(0, 0.05, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
@@ -167,8 +196,14 @@ def experts():
         "expert_intermediate_size": 32, "vocab_size": 64, "max_position_embeddings": 64, "rope_theta": 50000.0,
         "rms_norm_eps": 1e-5, "qk_layernorm": True, "tie_word_embeddings": False, "mask_token_id": 5,
     }  # fmt: skip
-    block = {f"mlp.experts.{e}.{part}_proj": (64, 32) if part == "down" else (32, 64) for e in range(8) for part in ("gate", "up", "down")}
-    block |= {f"self_attn.{part}_proj": (64, 64) for part in "qkvo"} | {f"self_attn.{part}_norm": (16,) for part in "qk"}
+    block = {
+        f"mlp.experts.{e}.{part}_proj": (64, 32) if part == "down" else (32, 64)
+        for e in range(8)
+        for part in ("gate", "up", "down")
+    }
+    block |= {f"self_attn.{part}_proj": (64, 64) for part in "qkvo"} | {
+        f"self_attn.{part}_norm": (16,) for part in "qk"
+    }
     block |= {"mlp.gate": (8, 64), "input_layernorm": (64,), "post_attention_layernorm": (64,)}
     shapes = {f"model.layers.{layer}.{name}.weight": shape for layer in range(2) for name, shape in block.items()}
     shapes |= {"model.embed_tokens.weight": (64, 64), "model.norm.weight": (64,), "lm_head.weight": (64, 64)}
