@@ -93,7 +93,7 @@ fn fault(command: &str) -> Option<String> {
         }
         ["cargo", "install", "--path", path, ..] => missing(path.to_string()),
         ["cargo", "xtask" | "test" | "bench" | "+nightly", ..] => None,
-        ["curl" | "pip" | "python" | "lm_eval" | "docker" | "kubectl" | "systemctl", ..] => None,
+        ["curl" | "pip" | "python" | "llama-bench" | "lm_eval" | "docker" | "kubectl" | "systemctl", ..] => None,
         [program, ..] if program.contains('/') => missing(program.to_string()),
         [program, ..] => Some(format!("{program} is not a program that the documents speak of")),
     }

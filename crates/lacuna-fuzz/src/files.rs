@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use lacuna::{Predictor, View};
+use lacuna::View;
 use lacuna_models::{Checkpoint, Device, Precision, load};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
