@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "serve")]
 use crate::commands::Serve;
-use crate::commands::{Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Replay, Report, Tune};
+use crate::commands::{
+    Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Quantize, Replay, Report, Tune,
+};
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
 ///
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Probe(Probe),
     /// Describe a model: its shape, its files, the memory it takes
     Inspect(Inspect),
+    /// Store a model in 4 or 8 bits a weight, so that it loads without rounding
+    Quantize(Quantize),
     /// Measure how fast a decoding step is on this machine
     Bench(Bench),
     /// Measure strategies on benchmarks; a stopped run resumes
@@ -68,7 +72,7 @@ pub(crate) struct Model {
     /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
     #[arg(long, value_name = "BOOL")]
     pub(crate) shifted: Option<bool>,
-    /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
+    /// The precision of weights and matrix products [default: as stored, bf16 for 16-bit checkpoints]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
     /// Compute device
@@ -200,6 +204,8 @@ pub(crate) enum Precision {
     Bf16,
     /// Approximate, on the CPU
     Int8,
+    /// More approximate, in half the room
+    Int4,
     /// Approximate, on NVIDIA Hopper GPUs
     Fp8,
 }
@@ -210,6 +216,7 @@ impl From<Precision> for lacuna_models::Precision {
             Precision::F32 => Self::F32,
             Precision::Bf16 => Self::Bf16,
             Precision::Int8 => Self::Int8,
+            Precision::Int4 => Self::Int4,
             Precision::Fp8 => Self::Fp8,
         }
     }

@@ -4,7 +4,7 @@ use divan::Bencher;
 use lacuna::{AttentionSource, Draw, Predictor, Row, Sampling, Target, Token, TokenSet, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Precision, Shape};
 
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
+const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4];
 const LENGTHS: [usize; 3] = [128, 256, 1024];
 
 fn main() {

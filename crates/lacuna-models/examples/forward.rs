@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let length = arguments.next().and_then(|length| length.parse().ok()).unwrap_or(192);
     let (device, precisions) = match arguments.next().as_deref() {
         Some("cuda") => (Device::Cuda, &[Precision::Bf16][..]),
-        _ => (Device::Cpu, &[Precision::F32, Precision::Bf16, Precision::Int8][..]),
+        _ => (Device::Cpu, &[Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4][..]),
     };
     for &precision in precisions {
         let start = Instant::now();

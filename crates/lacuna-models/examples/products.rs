@@ -4,7 +4,7 @@
 
 use lacuna_models::{Isa, Precision, Product, Result, ceiling_gflops, memory_gbps};
 
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
+const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4];
 
 fn main() -> Result<()> {
     Isa::choose(None)?;

@@ -65,6 +65,14 @@ pub enum Error {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// The system cannot write a file.
+    #[error("{file} cannot be written: {source}")]
+    CannotWrite {
+        /// The file.
+        file: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A file that is not the JSON it should be.
     #[error("{file} is not as expected: {source}")]
     Json {

@@ -42,6 +42,7 @@ mod error;
 #[cfg(feature = "text")]
 mod facts;
 mod family;
+mod int4;
 #[cfg(feature = "text")]
 mod job;
 mod layout;

@@ -1,5 +1,6 @@
 //! Number formats of matrix products.
 
+use crate::int4;
 use crate::weight::Role;
 
 /// A named choice of formats for all matrix products. Sums are in f32 in any case, and so is everything that is not a matrix
@@ -13,7 +14,10 @@ pub enum Precision {
     /// 8-bit integer weights with a scale for each row, and activations with a scale for each token. An approximation, on the
     /// CPU alone; attention stays in 16 bits.
     Int8,
-    /// The same with 8-bit floating point numbers (e4m3), on NVIDIA's Hopper GPUs alone. An approximation; attention and the
+    /// 4-bit integer weights with a scale and a zero point for each group of 32, and 8-bit activations; 8-bit weights in the
+    /// vocabulary projection and the embedding. An approximation; attention stays in 16 bits.
+    Int4,
+    /// As [`Int8`](Self::Int8) with 8-bit floating point numbers (e4m3), on NVIDIA's Hopper GPUs alone. An approximation; attention and the
     /// vocabulary projection stay in 16 bits.
     Fp8,
 }
@@ -27,6 +31,8 @@ pub enum WeightFormat {
     Bf16,
     /// 8-bit integers, and an f32 scale for each row.
     Int8,
+    /// 4-bit integers, a byte for each group of 32, and an f32 unit for each row.
+    Int4,
     /// 8-bit floating point (e4m3), and an f32 scale for each row.
     Fp8,
 }
@@ -57,6 +63,7 @@ impl Format {
     pub(crate) const F32: Self = Self { weights: WeightFormat::F32, activations: ActivationFormat::F32 };
     pub(crate) const BF16: Self = Self { weights: WeightFormat::Bf16, activations: ActivationFormat::Bf16 };
     pub(crate) const INT8: Self = Self { weights: WeightFormat::Int8, activations: ActivationFormat::Int8 };
+    pub(crate) const INT4: Self = Self { weights: WeightFormat::Int4, activations: ActivationFormat::Int8 };
     pub(crate) const FP8: Self = Self { weights: WeightFormat::Fp8, activations: ActivationFormat::Fp8 };
 }
 
@@ -67,13 +74,14 @@ impl WeightFormat {
             Self::F32 => 4 * columns,
             Self::Bf16 => 2 * columns,
             Self::Int8 | Self::Fp8 => columns + size_of::<f32>(),
+            Self::Int4 => columns.div_ceil(2) + int4::groups(columns) + size_of::<f32>(),
         }
     }
 }
 
 impl Precision {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::Int8, Self::Fp8];
+    pub const ALL: [Self; 5] = [Self::F32, Self::Bf16, Self::Int8, Self::Int4, Self::Fp8];
 
     /// Its name, as in messages and on the command line.
     pub fn name(self) -> &'static str {
@@ -81,6 +89,7 @@ impl Precision {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::Int8 => "int8",
+            Self::Int4 => "int4",
             Self::Fp8 => "fp8",
         }
     }
@@ -90,7 +99,8 @@ impl Precision {
         match (self, role) {
             (Self::F32, _) | (_, Role::Router) => Format::F32,
             (Self::Bf16, _) | (Self::Fp8, Role::Head) => Format::BF16,
-            (Self::Int8, _) => Format::INT8,
+            (Self::Int8, _) | (Self::Int4, Role::Head) => Format::INT8,
+            (Self::Int4, _) => Format::INT4,
             (Self::Fp8, _) => Format::FP8,
         }
     }
@@ -99,7 +109,7 @@ impl Precision {
     pub(crate) fn attention(self) -> ActivationFormat {
         match self {
             Self::F32 => ActivationFormat::F32,
-            Self::Bf16 | Self::Int8 | Self::Fp8 => ActivationFormat::Bf16,
+            Self::Bf16 | Self::Int8 | Self::Int4 | Self::Fp8 => ActivationFormat::Bf16,
         }
     }
 }

@@ -40,7 +40,7 @@ const RETURNED: usize = 16;
 #[test]
 fn a_steady_step_allocates_only_what_it_returns_and_buffers_are_as_planned() {
     let checkpoint = Checkpoint::random(Shape::Mini).unwrap();
-    for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+    for precision in [Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4] {
         let mut model = CpuPredictor::load(&checkpoint, Some(precision)).unwrap();
         let loaded = HELD.load(Relaxed);
         let planned = model.memory(LENGTH).buffers;

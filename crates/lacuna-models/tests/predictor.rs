@@ -7,7 +7,7 @@ use common::{all_layers, data, load, on_cpu, read, row, view};
 use lacuna::{AttentionSource, Belief, Observation, Predictor, Sampling, Target, View};
 use lacuna_models::{Checkpoint, CpuPredictor, Model, Precision};
 
-const PRECISIONS: [Precision; 3] = [Precision::F32, Precision::Bf16, Precision::Int8];
+const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4];
 
 #[test]
 fn reading_in_pieces_is_reading_at_once() {

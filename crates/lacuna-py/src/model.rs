@@ -416,7 +416,7 @@ impl Model {
 }
 
 fn parse_precision(name: &str) -> PyResult<Precision> {
-    let known = [Precision::F32, Precision::Bf16, Precision::Int8, Precision::Fp8];
+    let known = Precision::ALL;
     let unknown = || {
         let names = known.map(Precision::name).join(", ");
         PyValueError::new_err(format!("there is no precision '{name}'; there are {names}"))

@@ -5,7 +5,7 @@ use clap::Args;
 use lacuna_models::{CpuSpeed, Facts, forward_bytes, forward_flops};
 use serde::Serialize;
 
-use super::print;
+use super::{bytes, print};
 use crate::args::{Format, Model};
 use crate::engine::Engine;
 
@@ -92,12 +92,4 @@ fn show(Report { facts, cpu }: &Report) -> Result<()> {
     line("tokenizer", facts.tokenizer.clone())?;
     line("chat template", if facts.chat_template { "yes" } else { "no: prompts are given as they are" }.into())?;
     line("strategy", format!("{} by default, layer {:?}", facts.strategy, facts.layer))
-}
-
-fn bytes(count: usize) -> String {
-    match count as f64 {
-        count if count >= 1e9 => format!("{:.1} GB", count / 1e9),
-        count if count >= 1e6 => format!("{:.1} MB", count / 1e6),
-        count => format!("{:.0} kB", count / 1e3),
-    }
 }

@@ -9,6 +9,7 @@ mod generate;
 mod grade;
 mod inspect;
 mod probe;
+mod quantize;
 mod replay;
 mod report;
 #[cfg(feature = "serve")]
@@ -25,6 +26,7 @@ pub(crate) use generate::{Generate, generate};
 pub(crate) use grade::{Grade, grade};
 pub(crate) use inspect::{Inspect, inspect};
 pub(crate) use probe::{Probe, probe};
+pub(crate) use quantize::{Quantize, quantize};
 pub(crate) use replay::{Replay, replay};
 pub(crate) use report::{Report, report};
 #[cfg(feature = "serve")]
@@ -54,6 +56,15 @@ fn text_or_stdin(text: &str) -> Result<String> {
         text.pop();
     }
     Ok(text)
+}
+
+/// A number of bytes in words.
+pub(crate) fn bytes(count: usize) -> String {
+    match count as f64 {
+        count if count >= 1e9 => format!("{:.1} GB", count / 1e9),
+        count if count >= 1e6 => format!("{:.1} MB", count / 1e6),
+        count => format!("{:.0} kB", count / 1e3),
+    }
 }
 
 /// A file's text, or standard input's for '-'.

@@ -9,13 +9,13 @@ use half::bf16;
 use super::case::{Case, Scale, Size, noise};
 use super::run::CpuKernel;
 use crate::cpu::kernel::{
-    Activations, Element, Panels, Summary, divergence, exponentials, largest, magnitude, multiply, rms_norm, rotate,
-    scale, silu_times,
+    Activations, Columns, Element, Nibbles, Panels, Summary, divergence, exponentials, largest, magnitude, multiply,
+    rms_norm, rotate, scale, silu_times,
 };
 
 /// All of them.
 pub(super) const KERNELS: &[CpuKernel] = &[
-    ("gemm", &[("f32", gemm::<f32>), ("bf16", gemm::<bf16>), ("int8", gemm::<i8>)]),
+    ("gemm", &[("f32", gemm::<f32>), ("bf16", gemm::<bf16>), ("int8", gemm::<i8>), ("int4", gemm_int4)]),
     ("rms_norm", &[("f32", norm)]),
     ("silu_times", &[("f32", gate)]),
     ("rotate", &[("f32", rotation)]),
@@ -54,11 +54,31 @@ fn case(
 }
 
 fn gemm<E: Element>(size: Size) -> Case {
+    // Operands are rounded to the element's dtype.
+    let tolerance = [5e-2, 1e-2, 1e-5][size_of::<E>() / 2];
+    product(size, size_of::<E>() as f64, tolerance, |n, k, source| Panels::<E>::pack(n, k, source))
+}
+
+fn gemm_int4(size: Size) -> Case {
+    product(size, 0.53, 0.3, |n, k, source| Nibbles::pack(n, k, source))
+}
+
+/// A product with columns of so many bytes a weight.
+fn product<E: Element, C: Columns<E> + 'static>(
+    size: Size,
+    bytes: f64,
+    tolerance: f64,
+    pack: impl FnOnce(
+        usize,
+        usize,
+        &(dyn Fn(usize, usize, &mut [f32]) -> Result<(), Infallible> + Sync),
+    ) -> Result<C, Infallible>,
+) -> Case {
     let (m, k, n) = (size.of([1, 13, 40], 256), size.of([7, 333, 1100], 1536), size.of([1, 33, 95], 4096));
     let (rows, columns) = (noise(1, m * k), noise(2, n * k));
     let mut activations = Activations::<E>::new();
     activations.fill(m, k, |row, values| values.copy_from_slice(&rows[row * k..][..k]));
-    let Ok(weights) = Panels::<E>::pack(n, k, |column, from, values| -> Result<(), Infallible> {
+    let Ok(weights) = pack(n, k, &|column, from, values: &mut [f32]| {
         values.copy_from_slice(&columns[column * k + from..][..values.len()]);
         Ok(())
     });
@@ -69,9 +89,8 @@ fn gemm<E: Element>(size: Size) -> Case {
         };
         (0..m * n).map(product).collect()
     };
-    // Operands are rounded to the element's dtype.
-    let tolerance = [5e-2, 1e-2, 1e-5][size_of::<E>() / 2];
-    let work = [((m + n) * k * size_of::<E>() + m * n * 4) as f64, 2.0 * (m * n * k) as f64];
+    let values = (m * k * size_of::<E>() + m * n * 4) as f64;
+    let work = [values + (n * k) as f64 * bytes, 2.0 * (m * n * k) as f64];
     case(m * n, tolerance, work, move |output| multiply(&activations, &weights, output, n, false), exact)
 }
 

@@ -5,6 +5,8 @@ mod gguf;
 mod hub;
 mod noise;
 mod open;
+#[cfg(feature = "text")]
+mod quantize;
 mod tensors;
 
 pub(crate) use files::Files;

@@ -15,15 +15,15 @@ use super::{Files, Tensor};
 #[cfg(feature = "text")]
 use crate::Text;
 use crate::architecture::Architecture;
-use crate::weight::Role;
+use crate::weight::{Role, Weight};
 use crate::{Error, Precision, Result, Shape, WeightFormat, family};
 
-const CONFIG: &str = "config.json";
+pub(super) const CONFIG: &str = "config.json";
 
 /// A model as it lies on disk or in the program: its configuration is read and checked, its weights are not loaded yet.
 #[derive(Debug)]
 pub struct Checkpoint {
-    files: Files,
+    pub(super) files: Files,
     architecture: Architecture,
     recommended: Params,
     weights: Weights,
@@ -141,10 +141,7 @@ impl Checkpoint {
 
     /// Number of parameters.
     pub fn parameters(&self) -> usize {
-        match &self.weights {
-            Weights::Stored(tensors) => tensors.count(),
-            Weights::Random => self.architecture.parameters(),
-        }
+        self.architecture.parameters()
     }
 
     /// Bytes of the weights in the files.
@@ -163,26 +160,47 @@ impl Checkpoint {
         }
     }
 
-    /// The precision that loses nothing the files have: 16-bit weights stay so.
+    /// The precision that loses nothing the files have: 16-bit weights stay so, and so do quantised ones.
     pub(crate) fn own_precision(&self) -> Precision {
-        if self.is_f32() { Precision::F32 } else { Precision::Bf16 }
+        match self.quantized() {
+            Some(precision) => precision,
+            None if self.is_f32() => Precision::F32,
+            None => Precision::Bf16,
+        }
+    }
+
+    /// The precision that it is stored in, if that is quantised.
+    pub(crate) fn quantized(&self) -> Option<Precision> {
+        match &self.weights {
+            Weights::Stored(tensors) => tensors.quantized(),
+            Weights::Random => None,
+        }
     }
 
     pub(crate) fn is_f32(&self) -> bool {
         matches!(&self.weights, Weights::Stored(tensors) if tensors.are_f32())
     }
 
-    /// The format of the embedding table in memory: as stored, where the precision has 16 bits.
+    /// The format of the embedding table in memory: as stored, where the precision has 16 bits or says nothing of it.
     pub(crate) fn embedding_format(&self, precision: Precision) -> WeightFormat {
-        if precision == Precision::F32 || self.is_f32() { WeightFormat::F32 } else { WeightFormat::Bf16 }
+        match precision {
+            Precision::Int4 => WeightFormat::Int8,
+            Precision::F32 => WeightFormat::F32,
+            _ if self.is_f32() => WeightFormat::F32,
+            _ => WeightFormat::Bf16,
+        }
     }
 
     /// The tensor of a role; `layer` matters only for those of layers.
     pub(crate) fn tensor(&self, role: Role, layer: usize) -> Result<Tensor<'_>> {
-        let weight = self.architecture.weight(role, layer);
+        self.get(&self.architecture.weight(role, layer))
+    }
+
+    /// A weight by its description.
+    pub(super) fn get(&self, weight: &Weight) -> Result<Tensor<'_>> {
         match &self.weights {
-            Weights::Stored(tensors) => tensors.get(&weight),
-            Weights::Random => Ok(Tensor::random(&weight)),
+            Weights::Stored(tensors) => tensors.get(weight),
+            Weights::Random => Ok(Tensor::random(weight)),
         }
     }
 

@@ -12,15 +12,21 @@ use super::Files;
 use super::files::Content;
 use super::gguf::{Gguf, Quant};
 use super::noise::Noise;
+use crate::int4::{self, GROUP, Group};
 use crate::weight::{Role, Weight};
-use crate::{Architecture, Error, Result};
+use crate::{Architecture, Error, Precision, Result};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 /// The types of number that can be read from safetensors.
-const SAFETENSORS: &str = "F32, F16 and BF16";
+const SAFETENSORS: &str = "F32, F16, BF16 and what `lacuna quantize` writes";
 /// The types of number that can be read from GGUF.
 const GGUF: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K";
+
+/// Behind the name of a quantised tensor: its scales or units, one for each row.
+pub(super) const SCALES: &str = ".scales";
+/// Behind the name of an int4 tensor: its groups.
+pub(super) const GROUPS: &str = ".groups";
 
 /// All tensors of a checkpoint, by name.
 #[derive(Debug)]
@@ -48,7 +54,12 @@ struct Entry {
     range: Range<usize>,
     /// Heads whose rows stand in the order of llama.cpp, or 0.
     interleaved: usize,
+    /// Of a quantised tensor: the place of its rows' scales, and of its groups if it has them.
+    scales: Option<(Place, Option<Place>)>,
 }
+
+/// A shard, and a range of its bytes.
+type Place = (usize, Range<usize>);
 
 #[derive(Deserialize)]
 struct Index {
@@ -70,17 +81,63 @@ impl Tensors {
             let advice = format!("a checkpoint has its weights there, or in files that {INDEX} names");
             return Err(Error::MissingFile { file: files.label(SINGLE), advice });
         };
-        for (name, entry) in tensors.add_shard(files.label(SINGLE), content)? {
-            tensors.entries.insert(name, entry);
-        }
+        tensors.entries = tensors.add_shard(files.label(SINGLE), content)?;
+        tensors.join_scales()?;
         Ok(tensors)
+    }
+
+    /// Gives quantised tensors their scales and groups, which are tensors of their own in a file.
+    fn join_scales(&mut self) -> Result<()> {
+        let quantized: Vec<String> =
+            self.entries.keys().filter_map(|name| name.strip_suffix(SCALES)).map(str::to_string).collect();
+        for name in quantized {
+            let scales = self.entries.remove(&format!("{name}{SCALES}"));
+            let groups = self.entries.remove(&format!("{name}{GROUPS}"));
+            let (Some(scales), Some(values)) = (scales, self.entries.get_mut(&name)) else {
+                return Err(Error::MissingTensor { file: self.label.clone(), tensor: name });
+            };
+            let rows = values.shape.first().copied().unwrap_or(0);
+            let bytes = values.shape.get(1).copied().unwrap_or(0);
+            let numbers = match &groups {
+                None => Numbers::Int8,
+                Some(_) => Numbers::Int4,
+            };
+            let kind = |entry: &Entry| entry.numbers.as_ref().err().cloned().unwrap_or_default();
+            let fits = scales.numbers == Ok(Numbers::F32)
+                && scales.shape == [rows]
+                && match &groups {
+                    None => kind(values) == "I8",
+                    Some(groups) => {
+                        let shape = [rows, bytes / (GROUP / 2)];
+                        kind(values) == "U8" && kind(groups) == "U8" && groups.shape == shape
+                    }
+                };
+            if !fits {
+                let reason = format!("the parts of the quantised tensor {name} do not fit each other");
+                return Err(Error::Damaged { file: self.shards[values.shard].label.clone(), reason });
+            }
+            values.numbers = Ok(numbers);
+            let place = |entry: Entry| (entry.shard, entry.range);
+            values.scales = Some((place(scales), groups.map(place)));
+        }
+        Ok(())
     }
 
     fn of_gguf(gguf: &Gguf, architecture: &Architecture) -> Result<Self> {
         let shard = |part: &super::gguf::Part| Shard { label: part.label.clone(), content: part.content.clone() };
         let entries = gguf.named(architecture)?.into_iter().map(|(name, stored, interleaved)| {
             let numbers = stored.numbers.map_err(|kind| format!("{kind} (by GGUF's numbers)"));
-            (name, Entry { shard: stored.part, numbers, shape: stored.shape, range: stored.range, interleaved })
+            (
+                name,
+                Entry {
+                    shard: stored.part,
+                    numbers,
+                    shape: stored.shape,
+                    range: stored.range,
+                    interleaved,
+                    scales: None,
+                },
+            )
         });
         Ok(Self {
             label: gguf.parts[0].label.clone(),
@@ -111,6 +168,7 @@ impl Tensors {
             let entry = found.get_mut(&file).and_then(|entries| entries.remove(&tensor));
             tensors.entries.insert(tensor.clone(), entry.ok_or_else(|| wrong("that file has no such tensor"))?);
         }
+        tensors.join_scales()?;
         Ok(tensors)
     }
 
@@ -129,6 +187,7 @@ impl Tensors {
             shape: info.shape.clone(),
             range: start + info.data_offsets.0..start + info.data_offsets.1,
             interleaved: 0,
+            scales: None,
         };
         let entries = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info))).collect();
         self.shards.push(Shard { label, content: Arc::new(content) });
@@ -173,8 +232,12 @@ impl Tensors {
         };
         let Shard { label, content } = &self.shards[entry.shard];
         let (file, tensor) = (label.clone(), weight.name.clone());
-        if entry.shape != weight.shape {
-            return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected: weight.shape.clone() });
+        let mut expected = weight.shape.clone();
+        if let (Ok(Numbers::Int4), [_, columns]) = (&entry.numbers, &mut expected[..]) {
+            *columns = int4::groups(*columns) * GROUP / 2;
+        }
+        if entry.shape != expected {
+            return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected });
         }
         let numbers = match &entry.numbers {
             Ok(numbers) => *numbers,
@@ -182,9 +245,19 @@ impl Tensors {
                 return Err(Error::Dtype { file, tensor, found: found.clone(), readable: self.readable });
             }
         };
-        let Range { start, end } = weight.elements();
-        let range = entry.range.start + numbers.bytes(start)..entry.range.start + numbers.bytes(end);
+        let Range { start, .. } = weight.elements();
         let (rows, columns) = (weight.rows.len(), weight.columns());
+        let row_bytes = entry.range.len() / entry.shape[0].max(1);
+        let at = entry.range.start;
+        let range = at + weight.rows.start * row_bytes..at + weight.rows.end * row_bytes;
+        let scales = entry.scales.as_ref().map(|(scales, groups)| {
+            let rows = |(shard, range): &Place| {
+                let row_bytes = range.len() / entry.shape[0].max(1);
+                let bytes = &self.shards[*shard].content[range.clone()];
+                &bytes[weight.rows.start * row_bytes..weight.rows.end * row_bytes]
+            };
+            RowScales { scales: rows(scales), groups: groups.as_ref().map_or(&[], rows) }
+        });
         Ok(Tensor {
             name: tensor,
             file,
@@ -192,7 +265,7 @@ impl Tensors {
             rows,
             columns,
             first: start,
-            values: Values::Stored { content, range, interleaved: entry.interleaved },
+            values: Values::Stored { content, range, interleaved: entry.interleaved, scales },
         })
     }
 
@@ -201,14 +274,22 @@ impl Tensors {
         self.entries.values().all(|entry| entry.numbers == Ok(Numbers::F32))
     }
 
-    /// Number of elements of all tensors.
-    pub(crate) fn count(&self) -> usize {
-        self.entries.values().map(|entry| entry.shape.iter().product::<usize>()).sum()
+    /// The precision that tensors were quantised to.
+    pub(crate) fn quantized(&self) -> Option<Precision> {
+        let has = |numbers| self.entries.values().any(|entry| entry.numbers == Ok(numbers));
+        // int4 keeps some tensors in int8.
+        [(Numbers::Int4, Precision::Int4), (Numbers::Int8, Precision::Int8)]
+            .into_iter()
+            .find_map(|(numbers, precision)| has(numbers).then_some(precision))
     }
 
     /// Bytes of all tensors.
     pub(crate) fn bytes(&self) -> usize {
-        self.entries.values().map(|entry| entry.range.len()).sum()
+        let places = |entry: &Entry| -> usize {
+            let scales = entry.scales.iter().flat_map(|(scales, groups)| [Some(scales), groups.as_ref()]);
+            scales.flatten().map(|(_, range)| range.len()).sum()
+        };
+        self.entries.values().map(|entry| entry.range.len() + places(entry)).sum()
     }
 
     /// The types of number that occur.
@@ -229,6 +310,10 @@ pub(crate) enum Numbers {
     Bf16,
     /// Blocks with scales, in GGUF.
     Quantized(Quant),
+    /// With a scale for each row.
+    Int8,
+    /// Groups of [`GROUP`], each in half as many bytes: the first half of a group in the lower four bits. With a unit for each row.
+    Int4,
 }
 
 impl Numbers {
@@ -257,13 +342,9 @@ impl Numbers {
             Self::F32 => (1, 4),
             Self::F16 | Self::Bf16 => (1, 2),
             Self::Quantized(quant) => quant.block(),
+            Self::Int8 => (1, 1),
+            Self::Int4 => (GROUP, GROUP / 2),
         }
-    }
-
-    /// Bytes of so many values, which are whole blocks.
-    fn bytes(self, values: usize) -> usize {
-        let (block, bytes) = self.block();
-        values / block * bytes
     }
 
     /// Its name in messages.
@@ -291,8 +372,27 @@ pub(crate) struct Tensor<'a> {
 /// Source of a tensor's values.
 #[derive(Debug)]
 enum Values<'a> {
-    Stored { content: &'a Content, range: Range<usize>, interleaved: usize },
+    Stored { content: &'a Content, range: Range<usize>, interleaved: usize, scales: Option<RowScales<'a>> },
     Random(Noise),
+}
+
+/// The scales of a quantised tensor's rows, and their groups, as they are stored.
+#[derive(Clone, Copy, Debug)]
+struct RowScales<'a> {
+    scales: &'a [u8],
+    groups: &'a [u8],
+}
+
+impl RowScales<'_> {
+    fn scale(&self, row: usize) -> f32 {
+        f32::from_le_bytes(self.scales.as_chunks().0[row])
+    }
+
+    /// The byte of a group of a row.
+    fn group(&self, row: usize, group: usize) -> u8 {
+        let count = self.groups.len() / (self.scales.len() / size_of::<f32>());
+        self.groups[row * count + group]
+    }
 }
 
 impl Tensor<'_> {
@@ -324,10 +424,18 @@ impl Tensor<'_> {
     pub(crate) fn read(&self, first: usize, values: &mut [f32]) -> Result<()> {
         match &self.values {
             Values::Random(noise) => noise.read(first, values),
-            Values::Stored { content, range, interleaved: 0 } => {
+            Values::Stored { content, range, scales: Some(scales), .. } => {
+                let mut index = first;
+                for part in row_parts(first, self.columns, values) {
+                    let (row, column) = (index / self.columns, index % self.columns);
+                    self.dequantize(&content[range.clone()], scales, row, column, part)?;
+                    index += part.len();
+                }
+            }
+            Values::Stored { content, range, interleaved: 0, .. } => {
                 widen_all(self.numbers, &content[range.clone()], first, values);
             }
-            Values::Stored { content, range, interleaved } => {
+            Values::Stored { content, range, interleaved, .. } => {
                 let bytes = &content[range.clone()];
                 let mut index = first;
                 for part in row_parts(first, self.columns, values) {
@@ -351,12 +459,67 @@ impl Tensor<'_> {
         })
     }
 
+    /// Values of a row of a quantised tensor from `column` on.
+    fn dequantize(
+        &self,
+        bytes: &[u8],
+        scales: &RowScales<'_>,
+        row: usize,
+        column: usize,
+        values: &mut [f32],
+    ) -> Result<()> {
+        let scale = scales.scale(row);
+        if self.numbers == Numbers::Int8 {
+            let row = &bytes[row * self.columns + column..];
+            values.iter_mut().zip(row).for_each(|(value, &byte)| *value = f32::from(byte as i8) * scale);
+            return Ok(());
+        }
+        let row_bytes = int4::groups(self.columns) * GROUP / 2;
+        let row_values = &bytes[row * row_bytes..][..row_bytes];
+        let mut current = None;
+        for (value, at) in values.iter_mut().zip(column..) {
+            let (index, place) = (at / GROUP, at % GROUP);
+            let group = match current {
+                Some((known, group)) if known == index => group,
+                _ => Group::from_byte(scales.group(row, index)).ok_or_else(|| Error::Damaged {
+                    file: self.file.clone(),
+                    reason: format!("a group of row {row} of {} does not fit into 8 bits", self.name),
+                })?,
+            };
+            current = Some((index, group));
+            let byte = row_values[index * GROUP / 2 + place % (GROUP / 2)];
+            let half = if place < GROUP / 2 { byte & 15 } else { byte >> 4 };
+            *value = f32::from(group.units(half)) * scale;
+        }
+        Ok(())
+    }
+
     /// All elements, checked.
     pub(crate) fn to_vec(&self) -> Result<Vec<f32>> {
         let mut values = vec![0.0; self.length()];
         self.read(0, &mut values)?;
         self.release();
         Ok(values)
+    }
+
+    /// The scale of a row that is stored in int8.
+    pub(crate) fn row_scale(&self, row: usize) -> Option<f32> {
+        self.scales(Numbers::Int8).map(|scales| scales.scale(row))
+    }
+
+    /// The groups of a row that is stored in int4 and was read, and its unit.
+    pub(crate) fn row_groups(&self, row: usize, groups: &mut [Group]) -> Option<f32> {
+        let scales = self.scales(Numbers::Int4)?;
+        let stored = |index| Group::from_byte(scales.group(row, index)).expect("reading the row has checked it");
+        groups.iter_mut().enumerate().for_each(|(index, group)| *group = stored(index));
+        Some(scales.scale(row))
+    }
+
+    fn scales(&self, numbers: Numbers) -> Option<&RowScales<'_>> {
+        match &self.values {
+            Values::Stored { scales, .. } if self.numbers == numbers => scales.as_ref(),
+            _ => None,
+        }
     }
 
     /// The type of its numbers.
@@ -372,7 +535,9 @@ impl Tensor<'_> {
     /// Its bytes, if they stand in the file one value after the other as [`numbers`](Self::numbers) has them.
     pub(crate) fn plain_bytes(&self) -> Option<&[u8]> {
         match &self.values {
-            Values::Stored { content, range, interleaved: 0 } if !matches!(self.numbers, Numbers::Quantized(_)) => {
+            Values::Stored { content, range, interleaved: 0, .. }
+                if matches!(self.numbers, Numbers::F32 | Numbers::F16 | Numbers::Bf16) =>
+            {
                 Some(&content[range.clone()])
             }
             _ => None,
@@ -415,6 +580,7 @@ fn widen_all(numbers: Numbers, bytes: &[u8], first: usize, values: &mut [f32]) {
         Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
         Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
         Numbers::Quantized(quant) => quant.read(bytes, first, values),
+        Numbers::Int8 | Numbers::Int4 => unreachable!("these have scales beside them"),
     }
 }
 

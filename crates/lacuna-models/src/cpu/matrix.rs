@@ -4,15 +4,17 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Panels, multiply};
+use super::kernel::{Activations, Columns, Nibbles, Panels, Source, multiply};
 use crate::checkpoint::Tensor;
-use crate::{ActivationFormat, Format, Result};
+use crate::int4::Group;
+use crate::{ActivationFormat, Error, Format, Result};
 
 /// A weight matrix. Each variant is a pair of weight and activation formats that there are kernels for.
 pub(crate) enum Matrix {
     F32(Panels<f32>),
     Bf16(Panels<bf16>),
     Int8(Panels<i8>),
+    Int4(Nibbles),
 }
 
 impl Matrix {
@@ -20,23 +22,25 @@ impl Matrix {
     pub(crate) fn load(format: Format, tensors: &[Tensor<'_>]) -> Result<Self> {
         let n = tensors.iter().map(Tensor::rows).sum();
         let k = tensors.first().map_or(0, Tensor::columns);
-        let read = |mut column: usize, from: usize, values: &mut [f32]| {
-            for tensor in tensors {
-                if column < tensor.rows() {
-                    return tensor.read(column * k + from, values);
-                }
-                column -= tensor.rows();
-            }
-            unreachable!("the columns are the tensors' rows")
-        };
-        let matrix = match format {
-            Format::F32 => Self::F32(Panels::pack(n, k, read)?),
-            Format::BF16 => Self::Bf16(Panels::pack(n, k, read)?),
-            Format::INT8 => Self::Int8(Panels::pack(n, k, read)?),
-            other => unreachable!("the CPU has no {other:?}, so its predictor refuses it"),
-        };
+        let matrix = Self::pack(format, n, k, Stack(tensors))?;
         tensors.iter().for_each(Tensor::release);
         Ok(matrix)
+    }
+
+    /// Packs a matrix of `n` columns and inner dimension `k`.
+    pub(crate) fn pack<S: Source>(
+        format: Format,
+        n: usize,
+        k: usize,
+        source: S,
+    ) -> std::result::Result<Self, S::Error> {
+        Ok(match format {
+            Format::F32 => Self::F32(Panels::pack(n, k, source)?),
+            Format::BF16 => Self::Bf16(Panels::pack(n, k, source)?),
+            Format::INT8 => Self::Int8(Panels::pack(n, k, source)?),
+            Format::INT4 => Self::Int4(Nibbles::pack(n, k, source)?),
+            other => unreachable!("the CPU has no {other:?}, so its predictor refuses it"),
+        })
     }
 
     /// The format of the activations that it takes.
@@ -44,7 +48,7 @@ impl Matrix {
         match self {
             Self::F32(_) => ActivationFormat::F32,
             Self::Bf16(_) => ActivationFormat::Bf16,
-            Self::Int8(_) => ActivationFormat::Int8,
+            Self::Int8(_) | Self::Int4(_) => ActivationFormat::Int8,
         }
     }
 
@@ -54,6 +58,7 @@ impl Matrix {
             Self::F32(panels) => panels.n(),
             Self::Bf16(panels) => panels.n(),
             Self::Int8(panels) => panels.n(),
+            Self::Int4(panels) => panels.n(),
         }
     }
 
@@ -63,6 +68,7 @@ impl Matrix {
             Self::F32(panels) => panels.k(),
             Self::Bf16(panels) => panels.k(),
             Self::Int8(panels) => panels.k(),
+            Self::Int4(panels) => panels.k(),
         }
     }
 
@@ -73,6 +79,7 @@ impl Matrix {
             Self::F32(panels) => multiply(&input.f32, panels, output, panels.n(), add),
             Self::Bf16(panels) => multiply(&input.bf16, panels, output, panels.n(), add),
             Self::Int8(panels) => multiply(&input.int8, panels, output, panels.n(), add),
+            Self::Int4(panels) => multiply(&input.int8, panels, output, panels.n(), add),
         }
     }
 
@@ -82,7 +89,44 @@ impl Matrix {
             Self::F32(panels) => panels.bytes(),
             Self::Bf16(panels) => panels.bytes(),
             Self::Int8(panels) => panels.bytes(),
+            Self::Int4(panels) => panels.bytes(),
         }
+    }
+}
+
+/// Tensors one below the other. Their rows are the columns of products.
+struct Stack<'a>(&'a [Tensor<'a>]);
+
+impl Stack<'_> {
+    /// The tensor of a column, and its row there.
+    fn find(&self, column: usize) -> (&Tensor<'_>, usize) {
+        let mut row = column;
+        for tensor in self.0 {
+            if row < tensor.rows() {
+                return (tensor, row);
+            }
+            row -= tensor.rows();
+        }
+        unreachable!("the columns are the tensors' rows")
+    }
+}
+
+impl Source for Stack<'_> {
+    type Error = Error;
+
+    fn read(&self, column: usize, from: usize, values: &mut [f32]) -> Result<()> {
+        let (tensor, row) = self.find(column);
+        tensor.read(row * tensor.columns() + from, values)
+    }
+
+    fn scale(&self, column: usize) -> Option<f32> {
+        let (tensor, row) = self.find(column);
+        tensor.row_scale(row)
+    }
+
+    fn groups(&self, column: usize, groups: &mut [Group]) -> Option<f32> {
+        let (tensor, row) = self.find(column);
+        tensor.row_groups(row, groups)
     }
 }
 
@@ -154,6 +198,7 @@ impl Input {
             Matrix::F32(panels) => self.f32.fill(rows, panels.k(), write),
             Matrix::Bf16(panels) => self.bf16.fill(rows, panels.k(), write),
             Matrix::Int8(panels) => self.int8.fill(rows, panels.k(), write),
+            Matrix::Int4(panels) => self.int8.fill(rows, panels.k(), write),
         }
     }
 }

@@ -3,14 +3,13 @@
 use std::convert::Infallible;
 use std::time::Instant;
 
-use half::bf16;
 use serde::Serialize;
 
 use super::NO_FP8;
-use super::kernel::{
-    Activations, Element, Isa, Panels, ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth, multiply,
-};
+use super::kernel::{Isa, ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth};
+use super::matrix::{Input, Matrix};
 use crate::Precision;
+use crate::weight::Role;
 
 /// The most operations a second, in GFLOP/s, that this machine does in registers alone with all threads of the pool, with the
 /// instruction set in use.
@@ -30,7 +29,7 @@ pub fn ceiling_of(precision: Precision, isa: Isa) -> f64 {
     match precision {
         Precision::F32 => ceiling_f32(isa),
         Precision::Bf16 => ceiling_bf16(isa),
-        Precision::Int8 => ceiling_i8(isa),
+        Precision::Int8 | Precision::Int4 => ceiling_i8(isa),
         Precision::Fp8 => unreachable!("{NO_FP8}"),
     }
 }
@@ -81,15 +80,10 @@ impl CpuSpeed {
 
 /// A matrix product that is ready to be measured.
 pub struct Product {
-    operands: Operands,
+    input: Input,
+    matrix: Matrix,
     output: Vec<f32>,
     operations: f64,
-}
-
-enum Operands {
-    F32(Activations<f32>, Panels<f32>),
-    Bf16(Activations<bf16>, Panels<bf16>),
-    Int8(Activations<i8>, Panels<i8>),
 }
 
 impl Product {
@@ -98,45 +92,22 @@ impl Product {
     /// # Panics
     /// For fp8, which the CPU does not have.
     pub fn new(precision: Precision, [m, k, n]: [usize; 3]) -> Self {
-        fn operands<E: Element>(m: usize, k: usize, n: usize) -> (Activations<E>, Panels<E>) {
-            let fill = |seed: usize, values: &mut [f32]| {
-                values.iter_mut().enumerate().for_each(|(index, value)| *value = ((seed + index) % 7) as f32 - 3.0);
-            };
-            let mut activations = Activations::new();
-            activations.fill(m, k, fill);
-            let pack = |column, from, values: &mut [f32]| -> Result<(), Infallible> {
-                fill(column + from, values);
-                Ok(())
-            };
-            let Ok(weights) = Panels::pack(n, k, pack);
-            (activations, weights)
-        }
-        let operands = match precision {
-            Precision::F32 => {
-                let (activations, weights) = operands(m, k, n);
-                Operands::F32(activations, weights)
-            }
-            Precision::Bf16 => {
-                let (activations, weights) = operands(m, k, n);
-                Operands::Bf16(activations, weights)
-            }
-            Precision::Int8 => {
-                let (activations, weights) = operands(m, k, n);
-                Operands::Int8(activations, weights)
-            }
-            Precision::Fp8 => unreachable!("{NO_FP8}"),
+        let fill = |seed: usize, values: &mut [f32]| {
+            values.iter_mut().enumerate().for_each(|(index, value)| *value = ((seed + index) % 7) as f32 - 3.0);
         };
-        Self { operands, output: vec![0.0; m * n], operations: 2.0 * (m * k * n) as f64 }
+        let read = |column, from, values: &mut [f32]| -> Result<(), Infallible> {
+            fill(column + from, values);
+            Ok(())
+        };
+        let Ok(matrix) = Matrix::pack(precision.format(Role::Output), n, k, read);
+        let mut input = Input::new();
+        input.fill(&matrix, m, fill);
+        Self { input, matrix, output: vec![0.0; m * n], operations: 2.0 * (m * k * n) as f64 }
     }
 
     /// Computes it.
     pub fn compute(&mut self) {
-        let Self { operands, output, .. } = self;
-        match operands {
-            Operands::F32(activations, weights) => multiply(activations, weights, output, weights.n(), false),
-            Operands::Bf16(activations, weights) => multiply(activations, weights, output, weights.n(), false),
-            Operands::Int8(activations, weights) => multiply(activations, weights, output, weights.n(), false),
-        }
+        self.matrix.multiply(&self.input, &mut self.output, false);
     }
 
     /// The best rate of `repetitions`, in GFLOP/s.

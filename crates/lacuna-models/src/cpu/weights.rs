@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::experts::Experts;
 use super::feed_forward::{FeedForward, Network};
+use super::kernel::{Element, magnitude};
 use super::matrix::{Linear, Matrix};
 use crate::architecture::{Attention, FeedForward as Description, RouterBias};
 use crate::checkpoint::{Numbers, Tensor};
@@ -118,7 +119,7 @@ impl Loader<'_> {
     }
 }
 
-/// The embedding table, in the file's own dtype.
+/// The embedding table, in the file's own dtype unless the precision is int4.
 pub(crate) struct Embedding {
     table: Table,
     hidden: usize,
@@ -128,15 +129,19 @@ enum Table {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
+    /// With a scale for each row.
+    Int8(Vec<i8>, Vec<f32>),
 }
 
 impl Embedding {
     fn load(tensor: &Tensor<'_>, precision: Precision) -> Result<Self> {
         let table = match tensor.numbers() {
+            _ if precision == Precision::Int4 => Table::int8(tensor)?,
             Numbers::F32 => Table::F32(tensor.to_vec()?),
             Numbers::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
-            Numbers::Quantized(_) if precision == Precision::F32 => Table::F32(tensor.to_vec()?),
-            Numbers::Bf16 | Numbers::Quantized(_) => Table::Bf16(narrow(tensor, bf16::from_f32)?),
+            Numbers::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
+            _ if precision == Precision::F32 => Table::F32(tensor.to_vec()?),
+            Numbers::Quantized(_) | Numbers::Int8 | Numbers::Int4 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
         };
         Ok(Self { table, hidden: tensor.columns() })
     }
@@ -152,6 +157,10 @@ impl Embedding {
             Table::Bf16(table) => {
                 output.iter_mut().zip(&table[row]).for_each(|(output, value)| *output = value.to_f32())
             }
+            Table::Int8(table, scales) => {
+                let scale = scales[token as usize];
+                output.iter_mut().zip(&table[row]).for_each(|(output, &value)| *output = f32::from(value) * scale);
+            }
         }
     }
 
@@ -160,7 +169,28 @@ impl Embedding {
             Table::F32(table) => size_of_val(&table[..]),
             Table::F16(table) => size_of_val(&table[..]),
             Table::Bf16(table) => size_of_val(&table[..]),
+            Table::Int8(table, scales) => size_of_val(&table[..]) + size_of_val(&scales[..]),
         }
+    }
+}
+
+impl Table {
+    /// Rounds a table as int8 weights are.
+    fn int8(tensor: &Tensor<'_>) -> Result<Self> {
+        let hidden = tensor.columns();
+        let (mut table, mut scales) = (vec![0; tensor.length()], vec![0.0; tensor.rows()]);
+        let round = |scratch: &mut Vec<f32>, (row, (table, scale)): (usize, (&mut [i8], &mut f32))| {
+            scratch.resize(hidden, 0.0);
+            tensor.read(row * hidden, scratch)?;
+            *scale = tensor.row_scale(row).unwrap_or_else(|| i8::scale(magnitude(scratch)));
+            i8::narrow(scratch, *scale, table);
+            Ok(())
+        };
+        let rows = table.par_chunks_exact_mut(hidden).zip(&mut scales).enumerate();
+        let rounded: Vec<Result<()>> = rows.map_init(Vec::new, round).collect();
+        rounded.into_iter().collect::<Result<()>>()?;
+        tensor.release();
+        Ok(Self::Int8(table, scales))
     }
 }
 

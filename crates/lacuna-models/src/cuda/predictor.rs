@@ -46,10 +46,10 @@ impl CudaPredictor {
     /// Loads the weights, in the checkpoint's own precision if none is given: 16-bit weights stay so.
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
-        if precision == Precision::Int8 {
+        if matches!(precision, Precision::Int8 | Precision::Int4) {
             let advice = [("precision", "bf16"), ("precision", "fp8"), ("device", "cpu")];
             let advice = advice.map(|(parameter, value)| Advice::new(parameter, value)).to_vec();
-            return Err(Error::NotOnGpu { what: "int8".to_string(), advice });
+            return Err(Error::NotOnGpu { what: precision.name().to_string(), advice });
         }
         let architecture = checkpoint.architecture();
         if precision == Precision::Fp8 && architecture.experts().is_some() {

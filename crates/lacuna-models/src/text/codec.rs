@@ -10,7 +10,7 @@ use super::template::Template;
 use crate::checkpoint::Files;
 use crate::{Error, Result};
 
-const TOKENIZER: &str = "tokenizer.json";
+pub(super) const TOKENIZER: &str = "tokenizer.json";
 /// Text that every part of a tokenizer has something to do with.
 const TRIAL: &str = " A trial, 1\n\u{e9}";
 /// The tokens that end a turn of a chat, where a model has one.

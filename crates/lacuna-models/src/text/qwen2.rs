@@ -7,8 +7,8 @@ use crate::checkpoint::{Files, QWEN2_SPLIT};
 use crate::{Error, Result};
 
 pub(super) const VOCABULARY: &str = "vocab.json";
-const MERGES: &str = "merges.txt";
-const ADDED: &str = "added_tokens.json";
+pub(super) const MERGES: &str = "merges.txt";
+pub(super) const ADDED: &str = "added_tokens.json";
 
 /// The tokenizer.json that a Qwen2 repository would have.
 pub(super) fn tokenizer_json(files: &Files, config: &Value) -> Result<Vec<u8>> {

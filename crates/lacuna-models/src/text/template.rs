@@ -10,9 +10,9 @@ use super::codec::parse;
 use crate::checkpoint::Files;
 use crate::{Error, Result};
 
-const CONFIG: &str = "tokenizer_config.json";
-const SEPARATE: &str = "chat_template.jinja";
-const SPECIALS: &str = "special_tokens_map.json";
+pub(super) const CONFIG: &str = "tokenizer_config.json";
+pub(super) const SEPARATE: &str = "chat_template.jinja";
+pub(super) const SPECIALS: &str = "special_tokens_map.json";
 
 /// A chat template and the special tokens it may mention.
 #[derive(Debug)]

@@ -52,7 +52,7 @@ class Cancelled(Exception):
 class Model(_native.Model):
     """A model that decodes: the embedded one, one in the Hugging Face layout or in GGUF, or the name of one in the Hugging Face cache.
 
-    `device` is "auto", "cpu", "cuda" or "cuda:0", or a torch.device; `precision` is "f32", "bf16", "int8" or "fp8", the
+    `device` is "auto", "cpu", "cuda" or "cuda:0", or a torch.device; `precision` is "f32", "bf16", "int8", "int4" or "fp8", the
     checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16",
     "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads` are for this model alone;
     without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
@@ -68,7 +68,7 @@ class Model(_native.Model):
         path: str | PathLike[str] | None = None,
         *,
         device: Any = "auto",
-        precision: Literal["f32", "bf16", "int8", "fp8"] | None = None,
+        precision: Literal["f32", "bf16", "int8", "int4", "fp8"] | None = None,
         isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
         threads: int | None = None,
         mask_token: int | None = None,

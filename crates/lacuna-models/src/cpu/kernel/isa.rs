@@ -157,7 +157,7 @@ impl Choice {
         match precision {
             Precision::F32 => self.f32,
             Precision::Bf16 => self.bf16,
-            Precision::Int8 => self.i8,
+            Precision::Int8 | Precision::Int4 => self.i8,
             Precision::Fp8 => unreachable!("{NO_FP8}"),
         }
     }

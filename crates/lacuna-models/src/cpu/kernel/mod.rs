@@ -10,7 +10,8 @@
 //! [`Kernel::depth`] in registers, the runs one after the other. So a row's result never depends on which rows are computed with
 //! it, nor on the threads.
 //!
-//! int8 operands are multiples of the scale of their row or column. The scales stand behind each run.
+//! int8 operands are multiples of the scale of their row or column. The scales stand behind each run. int4 weights ([`Nibbles`])
+//! are int8 weights that take less room: they are widened run by run.
 
 mod activations;
 #[cfg(target_arch = "x86_64")]
@@ -24,6 +25,7 @@ mod element;
 mod isa;
 mod lines;
 mod multiply;
+mod nibbles;
 mod panels;
 mod row;
 mod scalar;
@@ -36,9 +38,11 @@ pub(crate) use activations::Activations;
 pub(crate) use ceiling::{ceiling_bf16, ceiling_f32, ceiling_i8, memory_bandwidth};
 pub(crate) use element::Element;
 pub use isa::Isa;
+pub(crate) use isa::for_each_isa;
 pub(crate) use lines::Lines;
 pub(crate) use multiply::{Small, multiply};
-pub(crate) use panels::Panels;
+pub(crate) use nibbles::Nibbles;
+pub(crate) use panels::{Columns, Panels, Source};
 pub(crate) use row::{exponentials, largest, magnitude, rms_norm, rotate, scale, silu_times};
 pub(crate) use summary::{Summary, divergence};
 use tile::Kernel;

@@ -3,8 +3,9 @@
 
 use rayon::prelude::*;
 
+use super::panels::Columns;
 use super::tile::{Ahead, Kernel, Output};
-use super::{Activations, Element, Panels, WORTH_A_THREAD};
+use super::{Activations, Element, WORTH_A_THREAD};
 
 /// Most panels of a task.
 const TASK_PANELS: usize = 8;
@@ -14,13 +15,13 @@ const LINE: usize = 64;
 /// `output (+)= activations · weights`, row-major with `stride` from row to row, the columns of `weights` first in each.
 pub(crate) fn multiply<E: Element>(
     activations: &Activations<E>,
-    weights: &Panels<E>,
+    weights: &impl Columns<E>,
     output: &mut [f32],
     stride: usize,
     add: bool,
 ) {
     let (m, n, k) = (activations.rows(), weights.n(), weights.k());
-    let kernel = weights.kernel;
+    let kernel = weights.kernel();
     assert!(std::ptr::eq(kernel, activations.kernel), "the operands are laid out for different kernels");
     assert_eq!(activations.k(), k, "the inner dimensions differ");
     assert!(n <= stride && m * stride <= output.len(), "the output is too small");
@@ -41,26 +42,28 @@ pub(crate) fn multiply<E: Element>(
         let row_panels = rows.start / kernel.rows..rows.end.div_ceil(kernel.rows);
         let _session = kernel.session();
         for (run, panel) in (0..runs).flat_map(|run| panels.clone().map(move |panel| (run, panel))) {
-            let (values, depth) = weights.run(panel, run);
             let (next_panel, next_run) =
                 if panel + 1 < panels.end { (panel + 1, run) } else { (panels.start, run + 1) };
-            let next = if next_run < runs { weights.run(next_panel, next_run).0 } else { &[] };
-            let lines = size_of_val(next).div_ceil(LINE).div_ceil(row_panels.len());
-            for (index, row_panel) in row_panels.clone().enumerate() {
-                let row = row_panel * kernel.rows;
-                let tile_output = Output {
-                    start: output.0.wrapping_add(row * stride + panel * kernel.columns),
-                    stride,
-                    rows: kernel.rows.min(m - row),
-                    columns: kernel.columns.min(n - panel * kernel.columns),
-                    add: add || run > 0,
-                };
-                let ahead = Ahead { start: next.as_ptr().cast::<u8>().wrapping_add(index * lines * LINE), lines };
-                let activations = activations.run(row_panel, run);
-                // SAFETY: both runs are whole; the tile lies in the output, which the assertion above made large enough; no
-                // two tasks have a tile in common; a kernel is only picked where its instructions are; the session is open.
-                unsafe { (kernel.tile)(activations.as_ptr(), values.as_ptr(), depth, tile_output, ahead) };
-            }
+            let next = if next_run < runs { weights.kept(next_panel, next_run) } else { &[] };
+            let lines = next.len().div_ceil(LINE).div_ceil(row_panels.len());
+            weights.with_run(panel, run, |values, depth| {
+                for (index, row_panel) in row_panels.clone().enumerate() {
+                    let row = row_panel * kernel.rows;
+                    let tile_output = Output {
+                        start: output.0.wrapping_add(row * stride + panel * kernel.columns),
+                        stride,
+                        rows: kernel.rows.min(m - row),
+                        columns: kernel.columns.min(n - panel * kernel.columns),
+                        add: add || run > 0,
+                    };
+                    let ahead = Ahead { start: next.as_ptr().wrapping_add(index * lines * LINE), lines };
+                    let activations = activations.run(row_panel, run);
+                    // SAFETY: both runs are whole; the tile lies in the output, which the assertion above made large enough;
+                    // no two tasks have a tile in common; a kernel is only picked where its instructions are; the session
+                    // is open.
+                    unsafe { (kernel.tile)(activations.as_ptr(), values.as_ptr(), depth, tile_output, ahead) };
+                }
+            });
         }
     };
     if threads == 1 || m * n * k < WORTH_A_THREAD {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cpu::kernel::isa::for_each_isa;
+use crate::int4::{self, Group};
 
 /// Numbers in [−1, 1) that look random.
 fn noise(seed: u64, index: usize) -> f32 {
@@ -33,11 +34,18 @@ impl Case {
         activations.fill(self.m, self.k, |row, values| {
             values.iter_mut().enumerate().for_each(|(k, value)| *value = self.activation(row, k));
         });
-        let weights = Panels::pack_for::<()>(kernel, self.n, self.k, |column, from, values| {
+        (activations, Panels::pack_for(kernel, self.n, self.k, self.source()).expect("nothing fails"))
+    }
+
+    fn nibbles(&self, kernel: &'static Kernel<i8>) -> Nibbles {
+        Nibbles::pack_for(kernel, self.n, self.k, self.source()).expect("nothing fails")
+    }
+
+    fn source(&self) -> impl Source<Error = ()> {
+        |column: usize, from: usize, values: &mut [f32]| {
             (from..).zip(values).for_each(|(k, value)| *value = self.weight(column, k));
             Ok(())
-        });
-        (activations, weights.expect("nothing fails"))
+        }
     }
 
     fn product<E: Element>(&self, kernel: &'static Kernel<E>, add: bool) -> Vec<f32> {
@@ -157,6 +165,45 @@ proptest! {
         prop_assert!(error < 0.02 * (k as f64).sqrt() + 0.01, "int8 is off by {error:e}");
         for (name, kernel) in i8_kernels() {
             prop_assert_eq!(&case.product(kernel, true), &plain, "{}", name);
+        }
+    }
+
+    #[test]
+    fn int4_is_int8_with_weights_of_whole_units(m in 1usize..40, n in 1usize..70, k in 1usize..1200) {
+        let case = Case { m, n, k };
+        let mut groups = vec![Group::default(); int4::groups(k)];
+        let mut rounded = vec![0.0; n * k];
+        let mut units = vec![0.0; n];
+        for column in 0..n {
+            let row: Vec<f32> = (0..k).map(|k| case.weight(column, k)).collect();
+            units[column] = int4::choose(&row, &mut groups);
+            let mut values = vec![0; k];
+            int4::round(&row, units[column], &groups, &mut values);
+            for (k, value) in values.iter().enumerate() {
+                rounded[column * case.k + k] = f32::from(groups[k / int4::GROUP].units(*value)) * units[column];
+            }
+        }
+        struct Rounded<'a>(&'a [f32], &'a [f32], usize);
+        impl Source for Rounded<'_> {
+            type Error = ();
+            fn read(&self, column: usize, from: usize, values: &mut [f32]) -> Result<(), ()> {
+                values.copy_from_slice(&self.0[column * self.2 + from..][..values.len()]);
+                Ok(())
+            }
+            fn scale(&self, column: usize) -> Option<f32> {
+                Some(self.1[column])
+            }
+        }
+        for (name, kernel) in i8_kernels() {
+            let (activations, _) = case.operands(kernel);
+            let [mut four, mut eight] = [vec![0.0; m * n], vec![0.0; m * n]];
+            multiply(&activations, &case.nibbles(kernel), &mut four, n, false);
+            let weights = Panels::pack_for(kernel, n, k, Rounded(&rounded, &units, k)).unwrap();
+            multiply(&activations, &weights, &mut eight, n, false);
+            prop_assert_eq!(&four, &eight, "{}", name);
+            let (plain, _) = case.operands(&scalar::I8);
+            multiply(&plain, &case.nibbles(&scalar::I8), &mut eight, n, false);
+            prop_assert_eq!(&four, &eight, "{}", name);
         }
     }
 
