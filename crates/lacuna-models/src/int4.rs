@@ -69,6 +69,12 @@ pub(crate) fn round(row: &[f32], unit: f32, groups: &[Group], output: &mut [u8])
     round_groups(row, inverse(unit), groups, output);
 }
 
+/// The values of a group in half as many bytes: the first half in the lower four bits.
+pub(crate) fn pack(values: &[u8; GROUP], output: &mut [u8]) {
+    let (low, high) = values.split_at(GROUP / 2);
+    output.iter_mut().zip(low.iter().zip(high)).for_each(|(byte, (low, high))| *byte = low | high << 4);
+}
+
 fn inverse(unit: f32) -> f32 {
     if unit > 0.0 { 1.0 / unit } else { 0.0 }
 }

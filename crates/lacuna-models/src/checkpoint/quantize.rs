@@ -269,12 +269,11 @@ fn pack(tensor: &Tensor<'_>, numbers: Numbers, rows: std::ops::Range<usize>) -> 
                 let unit = int4::choose(scratch, &mut groups);
                 let mut values = vec![0; groups.len() * GROUP];
                 int4::round(scratch, unit, &groups, &mut values[..columns]);
-                let halves = values.as_chunks::<GROUP>().0.iter().flat_map(|group| {
-                    let (low, high) = group.split_at(GROUP / 2);
-                    low.iter().zip(high).map(|(low, high)| low | high << 4)
-                });
+                let mut halves = vec![0; values.len() / 2];
+                let packed = values.as_chunks().0.iter().zip(halves.chunks_exact_mut(GROUP / 2));
+                packed.for_each(|(values, halves)| int4::pack(values, halves));
                 let groups = groups.iter().map(|group| group.byte()).collect();
-                Ok([halves.collect(), unit.to_le_bytes().to_vec(), groups])
+                Ok([halves, unit.to_le_bytes().to_vec(), groups])
             }
             _ => plain(scratch.iter().flat_map(|value| value.to_le_bytes()).collect()),
         }

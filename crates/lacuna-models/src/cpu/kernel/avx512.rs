@@ -110,15 +110,21 @@ macro_rules! tile {
     ($name:ident, $sums:ident, $activation:ty, $weight:ty, $features:literal) => {
         /// # Safety
         /// See [`super::tile::Tile`].
-        unsafe fn $name(activations: *const u8, weights: *const $weight, depth: usize, output: Output, _: Ahead) {
+        unsafe fn $name(activations: *const u8, weights: *const $weight, depth: usize, output: Output, ahead: Ahead) {
             #[target_feature(enable = $features)]
-            unsafe fn rows<const R: usize>(a: *const $activation, b: *const $weight, depth: usize, output: Output) {
+            unsafe fn rows<const R: usize>(
+                a: *const $activation,
+                b: *const $weight,
+                depth: usize,
+                output: Output,
+                ahead: Ahead,
+            ) {
                 // SAFETY: the caller's promise.
-                unsafe { store(&$sums::<R>(a, b, depth), output) }
+                unsafe { store(&$sums::<R>(a, b, depth, ahead), output) }
             }
             let activations = activations.cast();
             // SAFETY: the caller's promise.
-            unsafe { by_rows!(output.rows, rows(activations, weights, depth, output), 1 2 3 4 5 6 7 8 9 10 11 12) }
+            unsafe { by_rows!(output.rows, rows(activations, weights, depth, output, ahead), 1 2 3 4 5 6 7 8 9 10 11 12) }
         }
     };
 }
@@ -131,7 +137,7 @@ tile!(tile_i8_widened, sums_i8_widened, i16, i8, "avx512f,avx512bw");
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn sums_f32<const R: usize>(a: *const f32, b: *const f32, depth: usize) -> [Sums; R] {
+unsafe fn sums_f32<const R: usize>(a: *const f32, b: *const f32, depth: usize, _: Ahead) -> [Sums; R] {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for k in 0..depth {
         // SAFETY: the caller promises `depth` rows of a panel.
@@ -148,7 +154,7 @@ unsafe fn sums_f32<const R: usize>(a: *const f32, b: *const f32, depth: usize) -
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn sums_bf16<const R: usize>(a: *const bf16, b: *const bf16, depth: usize) -> [Sums; R] {
+unsafe fn sums_bf16<const R: usize>(a: *const bf16, b: *const bf16, depth: usize, _: Ahead) -> [Sums; R] {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for k in (0..depth).step_by(2) {
         // A closure (`map`) would be compiled without these instructions and called.
@@ -166,7 +172,7 @@ unsafe fn sums_bf16<const R: usize>(a: *const bf16, b: *const bf16, depth: usize
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn sums_bf16_widened<const R: usize>(a: *const f32, b: *const bf16, depth: usize) -> [Sums; R] {
+unsafe fn sums_bf16_widened<const R: usize>(a: *const f32, b: *const bf16, depth: usize, _: Ahead) -> [Sums; R] {
     let mut sums = [[_mm512_setzero_ps(); 2]; R];
     for k in (0..depth).step_by(2) {
         // SAFETY: the caller promises `depth` rows of a panel.
@@ -187,10 +193,13 @@ unsafe fn sums_bf16_widened<const R: usize>(a: *const f32, b: *const bf16, depth
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize) -> [Sums; R] {
+unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize, ahead: Ahead) -> [Sums; R] {
     // SAFETY: the caller promises the trailer.
     let mut sums = [unsafe { start_i8(b, depth) }; R];
+    // The weights that come next are prefetched on the way: where they are widened first, nothing else reads them ahead.
+    let stride = (ahead.lines * 64 / (depth / 4)).min(64);
     for k in (0..depth).step_by(4) {
+        _mm_prefetch::<_MM_HINT_T1>(ahead.start.wrapping_add(k / 4 * stride).cast());
         // SAFETY: the caller promises `depth` rows of a panel.
         let b = unsafe { quad_columns(b, k) };
         for (row, sums) in sums.iter_mut().enumerate() {
@@ -206,7 +215,7 @@ unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize) -> [
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sums_i8_widened<const R: usize>(a: *const i16, b: *const i8, depth: usize) -> [Sums; R] {
+unsafe fn sums_i8_widened<const R: usize>(a: *const i16, b: *const i8, depth: usize, _: Ahead) -> [Sums; R] {
     let mut sums = [[_mm512_setzero_si512(); 2]; R];
     for k in (0..depth).step_by(4) {
         // SAFETY: the caller promises `depth` rows of a panel.

@@ -1,4 +1,5 @@
 //! The right operand of a product, in four bits.
+#![allow(unsafe_code, reason = "bytes as pairs of bytes")]
 
 use std::cell::RefCell;
 
@@ -9,8 +10,8 @@ use super::panels::{Columns, Source};
 use super::{Element, Kernel, Lines, for_each_isa};
 use crate::int4::{self, GROUP, Group};
 
-/// Bytes that are widened at a time: four values of 16 columns, and four more of the same.
-const STRIP: usize = 64;
+/// Pairs of values that are widened at a time: four values of 16 columns.
+const STRIP: usize = 32;
 
 /// A matrix of `n` columns and inner dimension `k` in four bits. A run is widened to int8 just before it is multiplied, for
 /// the kernel of int8.
@@ -50,7 +51,7 @@ impl Nibbles {
         source: S,
     ) -> Result<Self, S::Error> {
         let columns = kernel.columns;
-        assert!(columns.is_multiple_of(STRIP / 4), "a panel is whole strips");
+        assert!(columns.is_multiple_of(STRIP / 2), "a panel is whole strips");
         let panel = (0..k.div_ceil(kernel.depth)).map(|run| run_bytes(kernel, run_depth(kernel, k, run))).sum();
         let mut bytes = Lines::new(n.div_ceil(columns) * panel);
         let pack = |scratch: &mut Scratch, (index, panel): (usize, &mut [u8])| {
@@ -151,7 +152,7 @@ impl Scratch {
             true => self.values[column * groups * GROUP + k],
             false => 0,
         };
-        let mut wide = Vec::new();
+        let mut wide = Lines::new(0);
         for (index, run) in panel.chunks_mut(run_bytes(kernel, kernel.depth)).enumerate() {
             let first = index * kernel.depth;
             let depth = (run.len() - kernel.column_trailer()) / width * GROUP / (GROUP / 2 + 1);
@@ -168,7 +169,7 @@ impl Scratch {
                 let of = |column: usize| if group < groups { self.groups[column * groups + group].byte() } else { 0 };
                 scales.iter_mut().enumerate().for_each(|(column, scale)| *scale = of(column));
             }
-            wide.resize(width * depth + kernel.column_trailer(), 0);
+            wide.resize(width * depth + kernel.column_trailer());
             widen_run(run, width, depth, &mut wide);
             let (wide, trailer) = wide.split_at_mut(width * depth);
             i8::put_column_scales(trailer, wide, &self.units[..width]);
@@ -185,39 +186,73 @@ for_each_isa! {
         let (groups, trailer) = rest.split_at(columns * depth / GROUP);
         let (wide, end) = output.split_at_mut(columns * depth);
         end.iter_mut().zip(trailer).for_each(|(value, byte)| *value = *byte as i8);
-        let row = 4 * columns;
+        let (values, wide) = (pairs(values), pairs_mut(wide));
+        let row = 2 * columns;
         let groups = groups.chunks_exact(columns);
         for ((values, wide), groups) in values.chunks_exact(4 * row).zip(wide.chunks_exact_mut(8 * row)).zip(groups) {
-            for (strip, groups) in groups.as_chunks::<{ STRIP / 4 }>().0.iter().enumerate() {
-                let mut scales = [0u16; STRIP / 2];
-                let mut zeros = [0u8; STRIP];
-                for (column, &group) in groups.iter().enumerate() {
-                    let scale = (group & 15) + 1;
-                    scales[2 * column..][..2].fill(u16::from(scale));
-                    zeros[4 * column..][..4].fill(scale.wrapping_mul(group >> 4));
-                }
-                let at = strip * STRIP;
+            for (strip, groups) in groups.as_chunks().0.iter().enumerate() {
+                let (strip, scales) = (strip * STRIP..(strip + 1) * STRIP, Scales::of(groups));
                 for (values, wide) in values.chunks_exact(row).zip(wide.chunks_exact_mut(2 * row)) {
                     let (low, high) = wide.split_at_mut(row);
-                    let values = &values[at..at + STRIP];
-                    widen_strip(values, &scales, &zeros, &mut low[at..at + STRIP], 0);
-                    widen_strip(values, &scales, &zeros, &mut high[at..at + STRIP], 4);
+                    scales.widen(&values[strip.clone()], &mut low[strip.clone()], 0);
+                    scales.widen(&values[strip.clone()], &mut high[strip.clone()], 4);
                 }
             }
         }
     }
 }
 
-/// Halves of bytes, each times the scale of its pair, less its zero. Products of 4 bits and at most 16 fit into a byte, so two are
-/// made at once.
+/// The upper bit of both bytes.
+const TOPS: u16 = 0x8080;
+
+/// Scales and zeros of a strip, a pair of bytes for each pair of values.
+struct Scales {
+    scales: [u16; STRIP],
+    /// Scale times zero point in both bytes, without their upper bits.
+    zeros: [u16; STRIP],
+    /// Those bits, inverted.
+    tops: [u16; STRIP],
+}
+
+impl Scales {
+    #[inline(always)]
+    fn of(groups: &[u8; STRIP / 2]) -> Self {
+        let mut of = Self { scales: [0; STRIP], zeros: [0; STRIP], tops: [0; STRIP] };
+        for pair in 0..STRIP {
+            let group = groups[pair / 2];
+            let scale = u16::from(group & 15) + 1;
+            let zero = (scale * u16::from(group >> 4)).wrapping_mul(0x0101);
+            (of.scales[pair], of.zeros[pair], of.tops[pair]) = (scale, zero & !TOPS, !zero & TOPS);
+        }
+        of
+    }
+
+    /// Widens four bits of each byte. A product of four bits and at most 16 fits into a byte, so two are made at once, and two are
+    /// subtracted from at once, modulo 256 each. The loop is one that the compiler makes vectors of.
+    #[inline(always)]
+    fn widen(&self, values: &[u16], output: &mut [u16], shift: u32) {
+        let each = output.iter_mut().zip(values).zip(&self.scales).zip(&self.zeros).zip(&self.tops);
+        for ((((output, value), scale), zero), top) in each {
+            let product = (value >> shift & 0x0F0F).wrapping_mul(*scale);
+            *output = (product | TOPS).wrapping_sub(*zero) ^ ((product ^ top) & TOPS);
+        }
+    }
+}
+
+/// Bytes two by two.
 #[inline(always)]
-fn widen_strip(values: &[u8], scales: &[u16; STRIP / 2], zeros: &[u8; STRIP], output: &mut [i8], shift: u32) {
-    let mut products = [0u8; STRIP];
-    let pairs = values.as_chunks::<2>().0.iter().zip(scales).zip(products.as_chunks_mut::<2>().0);
-    for ((&pair, &scale), product) in pairs {
-        *product = ((u16::from_ne_bytes(pair) >> shift & 0x0F0F) * scale).to_ne_bytes();
-    }
-    for ((output, product), zero) in output.iter_mut().zip(products).zip(zeros) {
-        *output = product.wrapping_sub(*zero) as i8;
-    }
+fn pairs(bytes: &[u8]) -> &[u16] {
+    // SAFETY: any bits make a number.
+    let (before, pairs, after) = unsafe { bytes.align_to() };
+    assert!(before.is_empty() && after.is_empty(), "runs are aligned and whole");
+    pairs
+}
+
+/// Bytes two by two.
+#[inline(always)]
+fn pairs_mut(bytes: &mut [i8]) -> &mut [u16] {
+    // SAFETY: any bits make a number, of either kind.
+    let (before, pairs, after) = unsafe { bytes.align_to_mut() };
+    assert!(before.is_empty() && after.is_empty(), "runs are aligned and whole");
+    pairs
 }
