@@ -19,10 +19,8 @@ import os
 import random
 import zlib
 
-import numpy as np
 from tasks import code, orders, words
 from tasks.solution import TOKENS, about_tokens
-from tokenizer import Encoder
 
 HELD_OUT = 32  # one key in this many is never trained on
 MAX_ANSWER = 120  # tokens, so that a canvas of 128 always ends in EOS
@@ -68,6 +66,11 @@ def write_held_out(kind, out, count, seed):
 
 def write_part(job):
     """Generates and tokenizes one part: all sequences back to back, and the lengths of their two halves."""
+    # Held-out problems are made without them.
+    import numpy as np
+
+    from tokenizer import Encoder
+
     kind, out, seed, words_share, folder = job
     rng, encoder = random.Random(seed), Encoder(folder)
     if kind == "orders":
