@@ -44,6 +44,27 @@ fn a_report_says_that_a_cache_approximates_and_another_cache_is_another_configur
 }
 
 #[test]
+fn a_part_of_a_suite_is_measured_on_problems_of_ones_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let [data, out] = ["data", "out"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&data).unwrap();
+    let problems = include_str!("../../../models/mini/words.jsonl").lines().skip(7).take(1);
+    std::fs::write(data.join("words.jsonl"), problems.collect::<String>()).unwrap();
+    let part = ["eval", "words", "--suite", "strategies", "--strategy", "dos+localleap,random+prophet"];
+    let places = ["--data", data.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    stdout(lacuna(&[&part[..], &places].concat()));
+    let measured: Vec<(String, String, u64)> = results(&out)
+        .iter()
+        .map(|result| {
+            let text = |name: &str| result[name].as_str().unwrap().to_string();
+            (text("task"), text("strategy"), result["n"].as_u64().unwrap())
+        })
+        .collect();
+    let row = |strategy: &str| ("words".to_string(), strategy.to_string(), 1);
+    assert_eq!(measured, [row("dos+localleap"), row("dos+localleap"), row("random+prophet")]);
+}
+
+#[test]
 fn a_killed_run_resumes_to_the_same_results() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
@@ -112,8 +133,14 @@ fn recorded_answers_are_graded() {
 fn what_cannot_be_measured_is_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("results").display().to_string();
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["eval", "gsm9k"], "gsm9k"),
+        (&["eval", "gsm8k", "--suite", "strategies"], "the suite has no task 'gsm8k'"),
+        (
+            &["eval", "words", "--suite", "strategies", "--strategy", "dos+eb,llada"],
+            "the suite has no strategy 'llada'",
+        ),
+        (&["eval", "--suite", "strategies", "--gamma", "1"], "leave out --gamma"),
         (&["eval", "gsm8k", "--data", "nowhere"], "nowhere"),
         (&["eval", "words", "--strategy", "dso"], "did you mean 'dos'?"),
         (&["eval", "words", "--strategy", "dos", "--layer", "9"], "layer 9 does not exist"),

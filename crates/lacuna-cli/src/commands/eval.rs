@@ -31,15 +31,16 @@ and plots of the results.
 Examples:
   lacuna eval words code --strategy confidence,dos,dos+eb --limit 64
   lacuna eval --suite mini --limit 64 --out results/mini
+  lacuna eval words --suite strategies --strategy dos+eb,dos+cumulative --out results/part
   lacuna eval --suite orders --model models/orders --out results/orders
   lacuna eval gsm8k --model LLaDA-8B-Instruct --data data --strategy fast-dllm,dos+eb --block-lengths 32,one
   lacuna eval --suite paper --model LLaDA-8B-Instruct --data data --shard 1/8 --out results/paper-1")]
 pub(crate) struct Eval {
-    /// The tasks
+    /// The tasks; of a suite, only these
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
-    /// A list of measurements instead: paper, mini, orders, strategies, or a file
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["tasks", "preset"])]
+    /// A list of measurements: paper, mini, orders, strategies, or a file; TASK and --strategy take a part of it
+    #[arg(long, value_name = "NAME", conflicts_with = "preset")]
     suite: Option<String>,
     /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
     #[arg(long, value_name = "DIR")]
@@ -186,15 +187,17 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
     let base = Request(request.filter(|name| name != "strategy" && !CONSTRAINTS.contains(&name)));
     let context = PlanContext::of(&engine.checkpoint);
     if let Some(suite) = &args.suite {
-        if request.get("strategy").is_some() {
-            bail!("a suite names its strategies: leave out --strategy");
-        }
         let general = general(request);
-        if let Some((name, _)) = request.iter().find(|(name, _)| general.get(name).is_none() && *name != "seed") {
+        let ours = |name: &str| general.get(name).is_some() || matches!(name, "seed" | "strategy");
+        if let Some((name, _)) = request.iter().find(|(name, _)| !ours(name)) {
             bail!("a suite sets its own parameters: leave out --{}", name.replace('_', "-"));
         }
         let family = engine.checkpoint.architecture().family.name();
-        let trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
+        let mut trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
+        narrow(&mut trials, "task", &args.tasks, |trial| &trial.task)?;
+        narrow(&mut trials, "strategy", &names_in(request.word("strategy").unwrap_or_default()), |trial| {
+            &trial.strategy
+        })?;
         return possible(trials, engine.predictor.description());
     }
     if args.tasks.is_empty() {
@@ -209,7 +212,7 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
     let usual = Request::default().plan_for(&context)?.strategy.name;
     let named = request.word("strategy").map(str::to_string);
     let named = named.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
-    let names: Vec<&str> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let names = names_in(&named);
     let mut trials: Vec<Trial> = Vec::new();
     for name in &args.tasks {
         let task = task::find(name)?;
@@ -241,6 +244,26 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
         }
     }
     Ok(trials)
+}
+
+/// The names in a list with commas.
+fn names_in(list: &str) -> Vec<&str> {
+    list.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
+}
+
+/// Keeps those trials of a suite whose task or strategy is named. Without names all are kept.
+fn narrow<'a, S: AsRef<str>>(
+    trials: &mut Vec<Trial>,
+    what: &str,
+    names: &'a [S],
+    of: impl Fn(&Trial) -> &String,
+) -> Result<()> {
+    let named = |name: &'a S| trials.iter().any(|trial| of(trial) == name.as_ref());
+    if let Some(name) = names.iter().find(|name| !named(name)) {
+        bail!("the suite has no {what} '{}': leave it out, or measure it without --suite", name.as_ref());
+    }
+    trials.retain(|trial| names.is_empty() || names.iter().any(|name| of(trial) == name.as_ref()));
+    Ok(())
 }
 
 /// The trials that the model can do here. Those that it cannot are named, with the reason.
