@@ -30,6 +30,26 @@ fn prompts_come_as_arguments_from_standard_input_and_from_files() {
     assert_eq!((&piped[0]["id"], &piped[1]["id"]), (&Value::from(7), &Value::from("b")));
 }
 
+/// As in DSB's official code, which divides nothing: what lies before the first length plus the number of commits is open.
+#[test]
+fn a_sliding_window_need_not_divide_the_length() {
+    let with = |strategy: &str| {
+        let flags = ["--threshold", "0.6", "--block-length", "6", "--gen-length", "16", "--early-stop", "false"];
+        lacuna(&[&["generate", QUESTION, "--strategy", strategy, "--format", "json"], &flags[..]].concat())
+    };
+    let run = &objects(with("dsb"))[0];
+    let prompt = run["prompt_tokens"].as_u64().unwrap();
+    let mut committed = 0;
+    for step in run["steps"].as_array().unwrap() {
+        let unmasked = step["unmasked"].as_array().unwrap();
+        let beyond = |pair: &&Value| pair[0].as_u64().unwrap() >= prompt + 6 + committed;
+        assert_eq!(unmasked.iter().find(beyond), None, "after {committed} commits");
+        committed += unmasked.len() as u64;
+    }
+    assert_eq!(committed, 16);
+    assert!(complaint(with("fast-dllm")).contains("must divide the generation length, 16"));
+}
+
 #[test]
 fn answers_keep_to_their_constraint() {
     let folder = tempfile::tempdir().unwrap();

@@ -276,10 +276,8 @@ impl Plan {
             return Err(Error::parameter("block_length", block.to_string(), expected));
         }
         let block = borders.map(Borders::length).or(self.params.integer("block_length"));
-        let divided = self.max_tokens.is_none() && self.params.word("window").is_none_or(|window| window == "blocks");
-        if let Some(block) = block.filter(|block| divided && borders.is_none() && !length.is_multiple_of(*block)) {
-            let expected = format!("must divide the generation length, {length}");
-            return Err(Error::parameter("block_length", block.to_string(), expected));
+        if self.max_tokens.is_none() {
+            window.fits(length, model)?;
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
         let start = |length: usize| {

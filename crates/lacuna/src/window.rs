@@ -22,6 +22,11 @@ pub trait Window: Debug + Send + Sync {
         prompt.saturating_add(length)
     }
 
+    /// Refuses a number of tokens to decode that it cannot be cut for.
+    fn fits(&self, _length: usize, _model: &Description) -> Result<()> {
+        Ok(())
+    }
+
     /// The end of what is open in `block`; `before` is what it was in the step before, or the block's start.
     fn end(&self, _canvas: &Canvas, block: &Range<usize>, _before: usize) -> usize {
         block.end
@@ -182,6 +187,16 @@ impl Window for InBlocks {
         match self.borders(prompt, model) {
             Some(borders) if self.whole && end > 0 => borders.end(end - 1),
             _ => end,
+        }
+    }
+
+    fn fits(&self, length: usize, model: &Description) -> Result<()> {
+        match self.length {
+            Some(block) if !length.is_multiple_of(block) && self.borders(length, model).is_none() => {
+                let expected = format!("must divide the generation length, {length}");
+                Err(Error::parameter("block_length", block.to_string(), expected))
+            }
+            _ => Ok(()),
         }
     }
 }
