@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use lacuna::catalogue::{Default, Kind, Named, PRESETS, Params, Section, parameters, parts};
-use lacuna::{Recipe, decode};
-use lacuna_models::{Checkpoint, Device, Model, Precision, Request, Specials, load};
+use lacuna::catalogue::{Example, Kind, Named, PRESETS, PRESETS_TITLE, QUESTION, Section, parameters, parts};
+use lacuna::decode;
+use lacuna_models::{Checkpoint, Device, Ended, Model, Precision, Request, Specials, load};
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -31,55 +31,29 @@ fn with_marked(path: &str, text: &str) -> String {
     format!("{}{text}{}", &whole[..begin], &whole[end..])
 }
 
-const QUESTION: &str = "Sara has 24 pens and gives 9 away. How many are left?";
-
 /// Runs of the embedded model.
 struct Runs {
     checkpoint: Checkpoint,
     model: Box<dyn Model>,
-    /// Values for short runs of parts that need or use them.
-    values: Params,
 }
 
 impl Runs {
     fn new() -> Self {
-        let suite = std::fs::read_to_string(file("crates/lacuna-eval/suites/strategies.toml")).unwrap();
-        let frequencies = suite.split("'''").nth(1).expect("the suite has frequencies of tokens");
-        let mut values = Params::new();
-        for (name, value) in [
-            ("steps", "8"),
-            ("answer_offset", "8"),
-            ("places", "0,2,4,6,8,10,12,1,3,5,7,9,11,13"),
-            ("remdm_loops", "4"),
-            ("revise_every", "2"),
-            ("end_check", "4"),
-            ("frequencies", frequencies),
-        ] {
-            values.parse(name, value).unwrap();
-        }
         let checkpoint = Checkpoint::embedded().unwrap();
         let model = load(&checkpoint, Some(Precision::F32), Device::Cpu).unwrap();
-        Self { checkpoint, model, values }
+        Self { checkpoint, model }
     }
 
-    /// The answer of a strategy, and below each token the step in which it was decided; nothing if the model cannot do it.
-    fn show(&mut self, strategy: &str, cache: &str) -> Option<String> {
-        let mut params = Params::new().with("cache", cache).unwrap();
-        let recipe = Recipe::parse(strategy, &params).unwrap();
-        let length = if strategy == "daedal" { 8usize } else { 32 };
-        params = params.or(&self.values.filter(|name| recipe.uses(name))).with("gen_length", length).unwrap();
-        for (name, value) in [("threshold", "0.9"), ("block_length", "8")] {
-            let required = recipe.parameters().any(|known| known.name == name && known.default == Default::Required);
-            if required {
-                params.parse(name, value).unwrap();
-            }
-        }
+    /// The answer of an example, below each token the step in which it was decided, and what is worth looking at; nothing if the
+    /// model cannot do it.
+    fn show(&mut self, example: Example) -> Option<String> {
+        let Example { strategy, params } = example;
         let text = self.checkpoint.text().unwrap();
         let prompt = text.chat(&[("user", QUESTION)]).unwrap();
-        let plan = Request(params.with("strategy", strategy).unwrap()).plan(&self.checkpoint).unwrap();
+        let plan = Request(params.clone().with("strategy", &*strategy).unwrap()).plan(&self.checkpoint).unwrap();
         let mut runs = [plan.answer(&prompt, self.model.description()).ok()?];
         decode(&mut runs, self.model.as_mut()).unwrap();
-        let [run] = runs;
+        let [run] = &runs;
         let (trace, tokens) = (run.trace(), run.canvas().tokens());
         let written = (prompt.len()..tokens.len()).take_while(|&position| !plan.ends.contains(&tokens[position]));
         let [mut above, mut below] = [String::from(" "), String::from(" ")];
@@ -94,17 +68,28 @@ impl Runs {
             above += &format!("{token:>width$}");
             below += &format!("{step:>width$}");
         }
-        let [with, computed] = match cache {
-            "none" => [String::new(), String::new()],
-            _ => [format!(" with {cache}"), format!(", {} positions computed", run.rows_computed())],
+        let ended = Ended {
+            trace,
+            canvas: run.canvas(),
+            plan: &plan,
+            from: prompt.len(),
+            to: tokens.len(),
+            kind: lacuna_models::Kind::Answer,
+            nfe: run.forwards(),
+            rows_read: run.rows_read(),
+            rows_computed: run.rows_computed(),
+            seconds: 0.0,
         };
-        Some(format!("{strategy}{with}: {} passes{computed}\n{above}\n{below}\n", run.forwards()))
+        let moments: String = ended.moments(text).iter().map(|moment| format!("  {}\n", moment.text)).collect();
+        let told = params.iter().filter(|(name, _)| !matches!(*name, "gen_length" | "frequencies"));
+        let values: String = told.map(|(name, value)| format!(", {name} {value}")).collect();
+        Some(format!("{strategy}{values}\n{above}\n{below}\n{moments}\n"))
     }
 
     /// Several of them.
-    fn block(&mut self, about: &str, each: impl Iterator<Item = (String, String)>) -> String {
-        let shown: String = each.filter_map(|(strategy, cache)| self.show(&strategy, &cache)).collect();
-        format!("\n{about}\n\n```text\n{shown}```\n")
+    fn block(&mut self, about: &str, each: impl Iterator<Item = Example>) -> String {
+        let shown: String = each.filter_map(|example| self.show(example)).collect();
+        format!("\n{about}\n\n```text\n{}\n```\n", shown.trim_end())
     }
 }
 
@@ -124,29 +109,24 @@ fn the_reference_of_strategies_is_current() {
             let names: Vec<String> = part.parameters.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
             text += &format!("| `{}` | {} | {} |\n", part.name, part.about, names.join(", "));
         }
-        let names = parts(section).into_iter().map(|part| part.name.to_string());
-        let plain = |strategy: String| (strategy, "none".to_string());
-        match section {
-            Section::Order => {
-                let about = format!(
-                    "Each on the embedded model, asked \"{QUESTION}\"; below each token the step that decided it:"
-                );
-                text += &runs.block(&about, names.map(plain));
-            }
-            Section::Pace => text += &runs.block("Each with `dos`:", names.map(|pace| plain(format!("dos+{pace}")))),
-            Section::Cache => {
-                let cached = names.map(|cache| ("fast-dllm".to_string(), cache)).filter(|(_, cache)| cache != "none");
-                text += &runs.block("Each with `fast-dllm`:", cached);
-            }
-            Section::Revision | Section::Window | Section::Length => {}
-        }
+        let about = match section {
+            Section::Order => format!(
+                "Each on the embedded model, asked \"{QUESTION}\"; below each token the step that decided it, and then what to look at:"
+            ),
+            Section::Pace => "Each with `dos`:".into(),
+            Section::Revision => "Each in the method that has it:".into(),
+            Section::Window | Section::Length => "Those that suit the embedded model, whose attention is full:".into(),
+            Section::Cache => "Each with `fast-dllm` in blocks of 8:".into(),
+        };
+        text += &runs.block(&about, parts(section).iter().map(|part| Example::of_part(part).unwrap()));
     }
-    text += "\n## Presets: published methods\n\n| name | description | made of |\n|---|---|---|\n";
+    let [title, about] = PRESETS_TITLE;
+    text += &format!("\n## {title}: {about}\n\n| name | description | made of |\n|---|---|---|\n");
     for preset in PRESETS {
         let values: String = preset.values.iter().map(|(name, value)| format!(", `{name}` {value}")).collect();
         text += &format!("| `{}` | {} | `{}`{values} |\n", preset.name, preset.about, preset.is);
     }
-    let presets = PRESETS.iter().map(|preset| (preset.name.to_string(), "none".to_string()));
+    let presets = PRESETS.iter().map(|preset| Example::of_preset(preset).unwrap());
     text += &runs.block("Those that suit the embedded model, whose attention is full:", presets);
     text += "\n## Parameters\n\nOn the command line `block_length` is `--block-length`; in the server's JSON, in Python and in suite files it \
              is `block_length`. A value outside its range is refused, and so is a parameter that the strategy does not use.\n\n\
@@ -170,7 +150,8 @@ fn the_concepts_list_all_parts() {
         text += &format!("| **{title}**: {about} | {} |\n", names.join(" "));
     }
     let presets: Vec<String> = PRESETS.iter().map(|preset| format!("`{}`", preset.name)).collect();
-    text += &format!("| **Presets**: published methods | {} |\n\n", presets.join(" "));
+    let [title, about] = PRESETS_TITLE;
+    text += &format!("| **{title}**: {about} | {} |\n\n", presets.join(" "));
     check("docs/concepts.md", &with_marked("docs/concepts.md", &text));
 }
 

@@ -47,6 +47,7 @@ mod int4;
 mod job;
 mod layout;
 mod model;
+mod moments;
 mod precision;
 #[cfg(feature = "text")]
 mod record;
@@ -79,6 +80,7 @@ pub use job::Job;
 #[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
 pub use model::{Device, Memory, Model, load};
+pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 #[cfg(feature = "text")]
 pub use record::{Detail, Ended, Kind, Record, StepRecord};

@@ -80,6 +80,8 @@ export class CanvasView {
     }
     this.root.classList.toggle("few", this.#cells.size <= FEW);
     this.root.replaceChildren(...flow);
+    // Of a long prompt the end is seen, which the canvas continues.
+    requestAnimationFrame(() => (this.prompt.scrollTop = this.prompt.scrollHeight));
   }
 
   /**

@@ -9,6 +9,9 @@ import { strategies } from "./api.js";
  * @property {string[]} [needs] what an order or a pace needs beyond the canvas
  * @property {string} [is] what a preset stands for
  * @property {Record<string, any>} [values] parameters that a preset sets
+ * @property {Record<string, any>} example the fields of a request for a short run that shows it
+ *
+ * @typedef {{name: string, title: string, about: string, parts: Part[]}} Section
  *
  * @typedef {object} Parameter
  * @property {string} name
@@ -45,18 +48,24 @@ export class Catalogue {
   presets = [];
   /** @type {Parameter[]} */
   parameters = [];
+  /** Lists of parts, and the presets. @type {Section[]} */
+  sections = [];
+  /** The question that the parts' examples answer, and the number that is right. */
+  question = "";
+  answer = "";
   /** Facts about the model. @type {Record<string, any>} */
   model = {};
 
   /** Asks the server. */
   async load() {
     const told = await strategies();
-    const { orders, revisions, presets, parameters, model } = told;
+    const { orders, revisions, presets, parameters, model, question, answer } = told;
+    const sections = told.sections.map((section) => ({ ...section, parts: told[section.name] }));
     const family = (pace) => {
       const [, word] = FAMILY.exec(pace.name) ?? [];
       return word ? MEMBERS.map((count) => ({ ...pace, name: `${word}${count}` })) : [pace];
     };
-    Object.assign(this, { orders, revisions, presets, parameters, model, paces: told.paces.flatMap(family) });
+    Object.assign(this, { orders, revisions, presets, parameters, model, question, answer, sections, paces: told.paces.flatMap(family) });
   }
 
   /** The parts that a name stands for. @returns {Made} */
@@ -65,11 +74,6 @@ export class Catalogue {
     const [order, ...rest] = (preset?.is ?? name).split("+");
     const revision = rest.find((part) => this.revisions.some((known) => known.name === part)) ?? "";
     return { order, pace: rest.find((part) => part !== revision) ?? this.paces[0]?.name ?? "", revision, preset };
-  }
-
-  /** True if an order ranks by attention. */
-  attends(order) {
-    return this.orders.find(({ name }) => name === order)?.needs?.includes("attention") ?? false;
   }
 
   /** The name of a strategy that is made of these. */
@@ -108,6 +112,11 @@ export class Catalogue {
       if (message) return { param: parameter.name, message };
     }
     return null;
+  }
+
+  /** The choice that fields of a request make. @param {Record<string, any>} fields @returns {Choice} */
+  choiceOf({ strategy, gen_length, ...values }) {
+    return { name: strategy, parameters: Object.fromEntries(Object.entries(values).map(([name, value]) => [name, String(value)])) };
   }
 
   /** The fields of a request that a choice sets. @param {Choice} choice */

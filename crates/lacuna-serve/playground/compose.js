@@ -6,7 +6,8 @@ import { exampleOf } from "./examples.js";
 
 /**
  * @typedef {object} Settings
- * @property {"prompt" | "gaps"} mode
+ * @property {"prompt" | "gaps" | "strategies"} mode
+ * @property {string} part the part that is explained
  * @property {string} prompt
  * @property {string} question
  * @property {string} text
@@ -25,7 +26,7 @@ const EMBEDDED = { id: "lacuna-mini", knows: "lacuna-mini is small: it knows ari
 export class Compose {
   /**
    * @param {import("./catalogue.js").Catalogue} catalogue
-   * @param {{changed: () => void, run: () => void, example: (example: import("./examples.js").Example) => void}} on
+   * @param {{changed: () => void, explain: () => void, run: () => void, example: (example: import("./examples.js").Example) => void}} on
    */
   constructor(catalogue, on) {
     this.catalogue = catalogue;
@@ -40,7 +41,8 @@ export class Compose {
       this.problem(null);
       this.mark(null);
       this.hint();
-      on.changed();
+      if (event.target.value === "strategies" && event.target.name === "mode") on.explain();
+      else on.changed();
     });
     byId("gap-insert").addEventListener("click", () => {
       const text = byId("text");
@@ -66,15 +68,15 @@ export class Compose {
   /** Says which example this is, and what to look at. @param {import("./examples.js").Example | null} example */
   mark(example) {
     for (const chip of byId("examples").children) chip.setAttribute("aria-pressed", String(chip.textContent === example?.name));
-    tell(byId("example-about"), example?.about);
+    byId("example-about").textContent = example?.about ?? "";
   }
 
   /** Says what the model can do, where the prompt is the visitor's own. */
   hint() {
-    const { mode, prompt, question } = this.settings;
-    const asked = mode === "prompt" ? prompt : question;
-    const own = asked.trim() !== "" && !exampleOf(asked) && !byId("example-about").textContent;
-    if (own && this.catalogue.model.id === EMBEDDED.id) tell(byId("example-about"), EMBEDDED.knows);
+    const { mode } = this.settings;
+    const { asked } = this;
+    const own = mode !== "strategies" && asked.trim() !== "" && !exampleOf(asked) && !byId("example-about").textContent;
+    if (own && this.catalogue.model.id === EMBEDDED.id) byId("example-about").textContent = EMBEDDED.knows;
   }
 
   #field(name) {
@@ -86,6 +88,7 @@ export class Compose {
     const typed = (name) => this.#field(name).value;
     return {
       mode: typed("mode"),
+      part: typed("part"),
       prompt: typed("prompt"),
       question: typed("question"),
       text: typed("text"),
@@ -108,7 +111,7 @@ export class Compose {
 
   #mode() {
     const { mode } = this.settings;
-    for (const part of this.form.querySelectorAll("[data-mode]")) part.hidden = part.dataset.mode !== mode;
+    for (const part of this.form.querySelectorAll("[data-mode]")) part.hidden = !part.dataset.mode.split(" ").includes(mode);
   }
 
   /**
@@ -142,7 +145,7 @@ export class Compose {
       const message = fault({ type: "number", ...this.catalogue.parameter(param) }, settings[param]);
       if (message) return { param, message };
     }
-    if (mode === "prompt" && prompt.trim() === "") return { param: "prompt", message: "Write something to answer first." };
+    if (mode !== "gaps" && prompt.trim() === "") return { param: "prompt", message: "Write something to answer first." };
     if (mode === "gaps" && !/<gap:\d+>/.test(text)) return { param: "text", message: "There is no gap in it. Write one as <gap:5>." };
     return null;
   }
@@ -150,7 +153,7 @@ export class Compose {
   /** How many slots there will be, as far as one can tell. */
   get slots() {
     const { mode, text, gen_length } = this.settings;
-    if (mode === "prompt") return Math.min(Math.max(Number(gen_length) || DEFAULT_LENGTH, 1), 1024);
+    if (mode !== "gaps") return Math.min(Math.max(Number(gen_length) || DEFAULT_LENGTH, 1), 1024);
     const gaps = [...text.matchAll(/<gap:(\d+)>/g)].map(([, length]) => Number(length));
     return Math.min(gaps.reduce((sum, length) => sum + length, 0), 1024);
   }
@@ -158,7 +161,7 @@ export class Compose {
   /** What stands before the slots. */
   get asked() {
     const { mode, prompt, question } = this.settings;
-    return mode === "prompt" ? prompt : question;
+    return mode === "gaps" ? question : prompt;
   }
 
   focus(name) {

@@ -76,16 +76,11 @@ export class Lane {
 
   /** The quantity that the bars show. */
   get quantity() {
-    return this.#wanted ?? quantityOf(this.#ranks);
+    return this.#wanted ?? quantityOf(this.#order);
   }
 
   get #order() {
     return this.catalogue.made(this.run?.strategy ?? this.choice.name).order;
-  }
-
-  /** The quantity that the order ranks by: attention, or one of the order's name. */
-  get #ranks() {
-    return this.catalogue.attends(this.#order) ? "attention" : this.#order;
   }
 
   /** Lets the bars show another quantity. */
@@ -134,17 +129,15 @@ export class Lane {
 
   /** The switch of what the bars show; what the strategy ranks by is marked. */
   #bars() {
-    const own = quantityOf(this.#ranks);
-    const ranks = own in QUANTITIES && this.#order !== "random";
+    const own = quantityOf(this.#order);
     const made = choices(this.#order).map((name) => {
       const one = option({ name, about: QUANTITIES[name].about });
-      one.textContent = ranks && name === own ? `${QUANTITIES[name].label} ✓` : QUANTITIES[name].label;
+      one.textContent = name === own ? `${QUANTITIES[name].label} ✓` : QUANTITIES[name].label;
       return one;
     });
     this.find(".bars").replaceChildren(...made);
     this.find(".bars").value = this.quantity;
-    const mark = ranks ? " The strategy ranks by the one with the tick." : "";
-    this.find(".bars").title = `Tall: ${QUANTITIES[this.quantity].about}.${mark}`;
+    this.find(".bars").title = `Tall: ${QUANTITIES[this.quantity].about}. The strategy ranks by the one with the tick.`;
   }
 
   #summarize() {
@@ -203,7 +196,7 @@ export class Lane {
     const field = param && this.find(`[data-field="${CSS.escape(param)}"]`);
     if (field) this.find(".tuning").open = true;
     tell(field ? field.querySelector(".problem") : this.find("header > .problem"), message);
-    this.find(".again").hidden = !again;
+    this.find(".again").hidden = !again && !this.stale;
   }
 
   /** Slots, and nothing in them yet. */
@@ -211,6 +204,7 @@ export class Lane {
     this.run = null;
     this.waiting = waiting;
     this.stale = false;
+    this.find(".again").hidden = true;
     this.arcs.clear();
     this.canvas.preview(count, prompt);
     this.find(".prompt").hidden = prompt === "";
@@ -218,7 +212,8 @@ export class Lane {
     this.map.clear();
     this.#numbers(0, 0, `0 of ${count}`);
     this.root.classList.remove("reached");
-    for (const place of [".verdict", ".whole", ".now", ".story"]) this.find(place).textContent = "";
+    for (const place of [".verdict", ".whole", ".now", ".story", ".dots"]) this.find(place).textContent = "";
+    this.find(".dots").hidden = true;
     this.#state();
     this.#bars();
   }
@@ -234,6 +229,8 @@ export class Lane {
     this.run = run;
     this.stale = false;
     this.expected = expected;
+    this.find(".dots").replaceChildren();
+    this.find(".again").hidden = true;
     this.#drawn = "";
     this.canvas.show(run);
     this.find(".prompt").hidden = run.from === 0;
@@ -250,7 +247,7 @@ export class Lane {
     if (steps !== this.#steps) this.arcs.clear();
     this.#steps = steps;
     this.canvas.update(steps, this.quantity);
-    this.why.update(run, steps, this.#ranks, this.quantity);
+    this.why.update(run, steps, this.#order, this.quantity);
     this.map.update(run, steps, this.quantity);
     this.#numbers(run.nfeAt(steps), run.secondsAt(steps), `${run.decidedAt(steps)} of ${run.gaps.length}`);
     this.#outcome(!run.running && steps === run.length);
@@ -277,13 +274,34 @@ export class Lane {
     this.root.classList.toggle("reached", reached);
     this.find(".whole").textContent = run.textAt(run.length);
     this.find(".now").textContent = run.textAt(this.#steps).replace(/▁+$/, "▁");
-    this.find(".story").textContent = run.story(this.#steps);
+    const story = run.story(this.#steps);
+    Object.assign(this.find(".story"), { textContent: story, title: story });
+    this.#moments();
     const verdict = this.find(".verdict");
     const judged = this.expected !== null && ["done", "recorded"].includes(run.status);
     const said = judged ? /####\s*\$?(-?[\d.]+)/.exec(run.textAt(run.length))?.[1] : undefined;
     verdict.classList.toggle("right", judged && said === this.expected);
     verdict.classList.toggle("wrong", judged && said !== this.expected);
-    verdict.textContent = !judged ? "" : said === this.expected ? `${said} is right` : `${said ?? "nothing"} is wrong: ${this.expected}`;
+    verdict.textContent = !judged ? "" : said === this.expected ? `${said} is right` : `${said ?? "no number"}, not ${this.expected}`;
+  }
+
+  /** A dot for each moment of the run, to go there. */
+  #moments() {
+    const { run } = this;
+    const dots = this.find(".dots");
+    dots.hidden = run.moments.length === 0;
+    if (dots.childElementCount !== run.moments.length) {
+      dots.replaceChildren(...run.moments.map(({ step }, index) => {
+        const dot = element("button", "dot", `${index + 1}`);
+        dot.type = "button";
+        dot.title = `Step ${step}`;
+        dot.setAttribute("aria-label", `Moment ${index + 1}: step ${step}`);
+        dot.addEventListener("click", () => this.run && this.on.seek(this.run, step));
+        return dot;
+      }));
+    }
+    const current = run.moments.findLastIndex(({ step }) => step <= this.#steps);
+    [...dots.children].forEach((dot, index) => dot.setAttribute("aria-current", String(index === current)));
   }
 
   #state() {
@@ -294,6 +312,7 @@ export class Lane {
     const place = this.find(".state");
     if (place.textContent !== said) place.textContent = said;
     this.root.classList.toggle("stale", this.stale);
+    if (this.stale) this.find(".again").hidden = false;
     this.root.classList.toggle("by-hand", Boolean(run?.hand));
   }
 

@@ -1,7 +1,7 @@
 /** Quantities that slots can be ranked by. For each quantity the tallest bar is the slot that it would choose first. */
 
 /**
- * @typedef {"attention" | "confidence" | "entropy" | "margin"} Name
+ * @typedef {"attention" | "confidence" | "entropy" | "margin" | "score"} Name
  *
  * @typedef {object} Quantity
  * @property {string} label
@@ -46,18 +46,29 @@ export const QUANTITIES = {
     least: false,
     absolute: true,
   },
+  score: {
+    label: "score",
+    about: "score by which the strategy ranks",
+    why: "has the highest score",
+    of: (step) => step.scores,
+    least: false,
+    absolute: false,
+  },
 };
 
 const LEAST_RANGE = 0.02;
+/** @type {Name[]} */
+const COMMON = ["attention", "confidence", "entropy"];
 
-/** The quantity that an order ranks by. An order that ranks by nothing that is known here is shown by attention. @returns {Name} */
+/** The quantity that an order ranks by: one of those above, or else its own score. @returns {Name} */
 export function quantityOf(order) {
-  return order in QUANTITIES ? order : "attention";
+  if (order === "dos") return "attention";
+  return order in QUANTITIES ? order : "score";
 }
 
-/** Those to choose from in a lane with this order. @returns {Name[]} */
+/** Those to choose from in a lane with this order. */
 export function choices(order) {
-  return order === "margin" ? ["attention", "confidence", "entropy", "margin"] : ["attention", "confidence", "entropy"];
+  return [...new Set([...COMMON, quantityOf(order)])];
 }
 
 /** @type {WeakMap<import("./run.js").Step, Partial<Record<Name, Float32Array | null>>>} */

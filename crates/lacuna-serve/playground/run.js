@@ -27,6 +27,7 @@ import { isEnd, isSpecial } from "./tokens.js";
  * @property {number[]} remasked
  * @property {Float32Array | null} dependency scores of the positions that were masked before this step
  * @property {Beliefs | null} beliefs
+ * @property {Float32Array | null} scores of the candidates, as the order ranked them
  * @property {boolean} hand whether the visitor took it
  *
  * @typedef {"running" | "done" | "stopped" | "failed" | "loaded" | "recorded"} Status
@@ -43,6 +44,8 @@ export class Run {
   texts = new Map();
   /** Cost before the visitor changed the run. */
   before = { nfe: 0, seconds: 0 };
+  /** Steps that are worth looking at, in the server's words. @type {{step: number, text: string}[]} */
+  moments = [];
   /** True if it took anything back. */
   revises = false;
 
@@ -93,6 +96,7 @@ export class Run {
       remasked,
       dependency: this.#scores(data.dependency),
       beliefs: this.#beliefs(data.beliefs),
+      scores: this.#scores(data.scores),
       hand,
     });
     if (data.resized) this.#resize(data.resized);
@@ -119,6 +123,7 @@ export class Run {
         .filter(({ position }) => kept(position)),
       remasked: told.remasked.map(move).filter(kept),
       dependency: told.dependency && stretched(told.dependency, at, count, length),
+      scores: told.scores && stretched(told.scores, at, count, length),
       beliefs: told.beliefs && {
         token: stretched(told.beliefs.token, at, count, length),
         first: stretched(told.beliefs.first, at, count, length),
@@ -205,6 +210,7 @@ export class Run {
   /** @param {any} record the `done` event */
   finish(record) {
     this.record = this.hand ? null : record;
+    this.moments = this.hand ? [] : (record.moments ?? []);
     this.status = "done";
   }
 
@@ -305,8 +311,10 @@ export class Run {
     return [...new Set([...given, ...made].filter(({ text }) => text === null).map(({ token }) => token))];
   }
 
-  /** What is worth saying about the first so many steps, in one or two sentences. */
+  /** What is worth saying about the first so many steps, in one or two sentences: the last of its moments, or what can be counted. */
   story(steps) {
+    const moment = this.moments.findLast(({ step }) => step <= steps);
+    if (moment) return moment.text;
     const done = this.steps.slice(0, steps);
     const order = done.flatMap((step) => (step.hand ? [] : step.committed));
     if (order.length === 0) return `All ${this.gaps.length} places are open.`;
@@ -339,8 +347,9 @@ export class Run {
       nfe: step.nfe,
       seconds: step.seconds,
       details: step.committed.map(({ position, token, text, probability, entropy, score }) => ({ position, token, text: text ?? "", probability, entropy, score })),
-      dependency: step.dependency ? present(step.dependency).map((position) => [position, rounded(step.dependency[position])]) : null,
+      dependency: step.dependency ? pairs(step.dependency) : null,
       beliefs: step.beliefs ? present(step.beliefs.first).map((position) => believed(step.beliefs, position)) : undefined,
+      scores: step.scores ? pairs(step.scores) : undefined,
       hand: step.hand || undefined,
     }));
     const known = this.canvas.filter((cell) => !cell.gap && cell.text !== null).map((cell) => [cell.token, cell.text]);
@@ -361,6 +370,7 @@ export class Run {
       mask_token: this.mask,
       model: this.model,
       block_length: this.blockLength,
+      moments: this.moments.length > 0 ? this.moments : undefined,
       written: this.canvas.map((cell) => cell.text),
       texts: Object.fromEntries([...this.texts, ...known]),
     };
@@ -400,6 +410,7 @@ export class Run {
     const last = record.tokens.at(-1);
     if (run.kind === "answer" && run.ends.size === 0 && last !== record.mask_token) run.ends.add(last);
     run.record = record;
+    run.moments = Array.isArray(record.moments) && !run.hand ? record.moments : [];
     run.status = "loaded";
     return run;
   }
@@ -418,6 +429,10 @@ function stretched(numbers, at, count, length) {
 /** The positions that have a number. */
 function present(numbers) {
   return Array.from(numbers.keys()).filter((position) => !Number.isNaN(numbers[position]));
+}
+
+function pairs(numbers) {
+  return present(numbers).map((position) => [position, rounded(numbers[position])]);
 }
 
 function believed({ token, first, second, entropy }, position) {

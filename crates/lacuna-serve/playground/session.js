@@ -6,6 +6,7 @@ import { css, timeColour } from "./colour.js";
 import { Compose } from "./compose.js";
 import { byId, element, tell } from "./dom.js";
 import { EXAMPLES, exampleOf } from "./examples.js";
+import { Guide } from "./guide.js";
 import { Lane } from "./lane.js";
 import { Player } from "./player.js";
 import { Run } from "./run.js";
@@ -43,12 +44,14 @@ export class Session {
   constructor() {
     this.compose = new Compose(this.catalogue, {
       changed: () => this.edited(),
+      explain: () => this.guide.begin(),
       run: () => this.run(),
       example: (example) => {
         this.take(example);
         this.remember();
       },
     });
+    this.guide = new Guide(this.catalogue, (key, part) => this.explain(key, part));
     this.story = new Story((step) => {
       this.timeline.go(step);
     });
@@ -193,6 +196,21 @@ export class Session {
     this.#preview();
   }
 
+  /** Explains a part with a run of it. @param {string} key @param {import("./catalogue.js").Part} part */
+  explain(key, part) {
+    this.stop();
+    this.#endStory();
+    const common = { question: "", text: "", temperature: "", seed: "", eos: "", early_stop: true };
+    this.compose.settings = { ...common, mode: "strategies", part: key, prompt: this.catalogue.question, gen_length: `${part.example.gen_length}` };
+    this.compose.problem(null);
+    this.compose.mark(null);
+    this.guide.show();
+    this.#set([this.catalogue.choiceOf(part.example)]);
+    this.remember();
+    this.timeline.setSpeed(STORY_SPEED);
+    this.run();
+  }
+
   /** Takes over what a link says. One that names a step or decisions is run, decided so, and stops there. */
   async restore({ settings, lanes, at, hands }) {
     this.stop();
@@ -202,8 +220,10 @@ export class Session {
     this.#set(lanes.length > 0 ? lanes : [{ name: "dos+eb", parameters: {} }]);
     this.player.show([]);
     this.#preview();
-    if (at === null && hands.length === 0) return;
+    const explained = settings.mode === "strategies" && settings.part !== "";
+    if (at === null && hands.length === 0 && !explained) return;
     await this.learned;
+    this.guide.show();
     await this.run();
     for (const hand of hands) await this.#repeat(hand);
     if (at !== null) this.timeline.go(at);
@@ -220,7 +240,7 @@ export class Session {
 
   #bodies(lanes = this.lanes) {
     const asked = this.compose.fields(this.catalogue.model.chat ?? true);
-    const watch = { attention: true, beliefs: true };
+    const watch = { attention: true, beliefs: true, scores: true };
     return lanes.map((lane) => ({ ...asked, ...this.catalogue.fields(lane.choice), watch }));
   }
 
@@ -238,10 +258,13 @@ export class Session {
       part.problem(wrong?.message ?? null, wrong?.param);
       if (wrong) return part.focus(wrong.param);
     }
-    const { mode, prompt } = this.compose.settings;
-    const expected = mode === "prompt" ? (exampleOf(prompt)?.answer ?? null) : null;
+    const { mode } = this.compose.settings;
+    const { asked } = this.compose;
+    const known = asked === this.catalogue.question ? this.catalogue.answer : (exampleOf(asked)?.answer ?? null);
+    const expected = mode === "gaps" ? null : known;
     const requests = this.#bodies(lanes);
     this.player.pause();
+    document.body.classList.remove("lanes-first");
     for (const lane of lanes) lane.clear(this.compose.slots, this.compose.asked, "waiting for the server");
     this.player.show(this.runs);
     await this.#work((control) => Promise.all(lanes.map((lane, index) => this.#follow(lane, requests[index], expected, control))));
@@ -347,7 +370,8 @@ export class Session {
   /** Brings the lanes into view if they are not. */
   #reveal() {
     const below = this.lanes.some((lane) => lane.root.getBoundingClientRect().bottom > innerHeight - byId("player").offsetHeight);
-    const target = narrow.matches ? "lane-tabs" : innerHeight < 500 ? "lanes" : "reading";
+    const explains = this.compose.settings.mode === "strategies";
+    const target = innerHeight < 500 ? "lanes" : explains ? "compose" : narrow.matches ? "lane-tabs" : "reading";
     if (below) byId(target).scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "start" });
   }
 
@@ -429,7 +453,7 @@ export class Session {
       ...this.catalogue.fields({ name: run.strategy, parameters: lane.choice.parameters }),
       prompt: tokens.slice(0, run.from),
       canvas: tokens.slice(run.from),
-      watch: { attention: true, beliefs: true },
+      watch: { attention: true, beliefs: true, scores: true },
       ...(run.kind === "fill" ? { suppress_eos: true } : {}),
     };
     await this.#work(async (control) => {
@@ -538,6 +562,7 @@ export class Session {
     if (this.#running || this.runs.length > 0 || location.hash.length > 1) return;
     for (const run of runs) run.status = "recorded";
     this.#display(runs, EXAMPLES[0].answer);
+    document.body.classList.add("lanes-first");
     this.story.begin(runs);
     this.timeline.setSpeed(STORY_SPEED);
     if (calm.matches) this.player.seek(Infinity);
@@ -576,6 +601,7 @@ export class Session {
       return this.notice(error);
     }
     for (const lane of this.lanes) lane.offer();
+    this.guide.show();
     for (const run of this.runs) this.#learnEnds(run);
     this.compose.hint();
     this.#describeModel();

@@ -10,6 +10,8 @@ import { Run } from "./run.js";
  * @property {number[]} remasked
  */
 
+const MODES = ["prompt", "gaps", "strategies"];
+
 /**
  * The settings as the hash of an address.
  * @param {Partial<import("./compose.js").Settings>} settings
@@ -20,7 +22,7 @@ import { Run } from "./run.js";
 export function toHash(settings, lanes, at = null, hands = []) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) {
-    const other = { prompt: ["question", "text"], gaps: ["prompt", "gen_length"] }[settings.mode];
+    const other = { prompt: ["question", "text", "part"], gaps: ["prompt", "gen_length", "part"], strategies: ["question", "text"] }[settings.mode];
     if (value !== "" && value !== true && !other.includes(name)) parts.set(name, String(value));
   }
   for (const { name, parameters } of lanes) {
@@ -45,8 +47,8 @@ export function fromHash(hash) {
     return { name, parameters: /** @type {Record<string, string>} */ (Object.fromEntries(pairs)) };
   });
   /** @type {any} */
-  const settings = { mode: parts.get("mode") === "gaps" ? "gaps" : "prompt", early_stop: parts.get("early_stop") !== "false" };
-  for (const name of ["prompt", "question", "text", "gen_length", "temperature", "seed", "eos"]) settings[name] = parts.get(name) ?? "";
+  const settings = { mode: MODES.find((mode) => mode === parts.get("mode")) ?? "prompt", early_stop: parts.get("early_stop") !== "false" };
+  for (const name of ["part", "prompt", "question", "text", "gen_length", "temperature", "seed", "eos"]) settings[name] = parts.get(name) ?? "";
   const at = Number(parts.get("at") ?? NaN);
   const hands = parts.getAll("hand").map((hand) => {
     const [lane, steps, ...changes] = hand.split(";");

@@ -22,11 +22,11 @@ export function captions(sure, looking) {
   return [
     {
       step: 0,
-      text: `The same model and question, ${sure.gaps.length} empty slots. Left, the slots come first that the model is surest of; right, those that look most at what is already there.`,
+      text: `The same model and question, ${sure.gaps.length} empty slots. ${sure.strategy} decides first the slots that the model is surest of, ${looking.strategy} those that look most at what is already there.`,
     },
     {
       step: Math.max(1, Math.round(first / 2)),
-      text: `Surest of all is the end: ${lost} of ${sure.gaps.length} slots become end of text before the first word. The other one calculates, step by step.`,
+      text: `Surest of all is the end: ${lost} of ${sure.gaps.length} slots become end of text before the first word. ${looking.strategy} calculates, step by step.`,
     },
     {
       step: Math.max(first + 1, looking.length),

@@ -2,7 +2,9 @@
 
 import { byId, element } from "./dom.js";
 import { QUANTITIES, standing } from "./quantity.js";
-import { named, number, percent } from "./tokens.js";
+import { isSpecial, named, number, percent } from "./tokens.js";
+
+const LOOKS = 5; // words that a slot looks at, in a line
 
 /**
  * @typedef {{token: number, text: string, probability: number | null}} Candidate
@@ -79,9 +81,10 @@ function candidates(run, steps, { candidates: found, attention }) {
     meter.firstElementChild.style.width = `${Math.max(1, 100 * probability).toFixed(1)}%`;
     return element("li", "", element("code", "", run.ends.has(token) ? "end of text" : named(text)), meter, element("span", "", percent(probability)));
   });
-  const looks = attention?.slice(0, 4).map(([position]) => named(textAt(run, position, steps)));
+  const words = attention?.map(([position]) => textAt(run, position, steps)).filter((text) => text !== null && !isSpecial(text));
+  const looks = words?.slice(0, LOOKS).map(named);
   const list = [element("p", "soft", "could become"), element("ol", "candidates", ...rows)];
-  return looks ? [...list, element("p", "soft looks", `looks at ${looks.join("  ")}`)] : list;
+  return looks?.length ? [...list, element("p", "soft looks", `looks at ${looks.join("  ")}`)] : list;
 }
 
 function textAt(run, position, steps) {

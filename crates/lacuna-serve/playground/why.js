@@ -31,7 +31,7 @@ export class WhyView {
    * Shows the step that comes next, or at the end the last one.
    * @param {import("./run.js").Run} run
    * @param {number} steps
-   * @param {string} order what the strategy ranks by
+   * @param {string} order the strategy's order
    * @param {import("./quantity.js").Name} quantity what the bars show
    */
   update(run, steps, order, quantity) {
@@ -65,10 +65,11 @@ function sentence(step, order, quantity, ranked, chosen) {
   const best = ranked.find(({ position }) => chosen.has(position));
   const of = `${count} of ${ranked.length}`;
   if (order === "random") return `${of}, by lot.`;
-  const own = quantityOf(order) === quantity;
+  const ranks = quantityOf(order);
+  const own = ranks === quantity;
   if (own && best?.rank === 1) return `${of}, from the top: the first ${QUANTITIES[quantity].why}.`;
   const place = best ? `the best of them is number ${best.rank} by ${QUANTITIES[quantity].label}` : "";
-  return own ? `${of}; ${place}.` : `${of}, ranked by ${order}; ${place}.`;
+  return own ? `${of}; ${place}.` : `${of}, ranked by ${ranks === "score" ? order : QUANTITIES[ranks].label}; ${place}.`;
 }
 
 function line(run, step, { position, value, rank }, commit, level) {

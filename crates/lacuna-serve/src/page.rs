@@ -41,6 +41,7 @@ const FILES: &[File] = files![
     "examples.js",
     "floating.css",
     "frame.css",
+    "guide.js",
     "icon.svg",
     "lane.css",
     "lane.js",

@@ -15,6 +15,8 @@ pub(crate) struct Watch {
     pub(crate) attention: bool,
     /// The belief at every open slot.
     pub(crate) beliefs: bool,
+    /// The order's score of every candidate.
+    pub(crate) scores: bool,
 }
 
 /// The belief at an open slot before a step.

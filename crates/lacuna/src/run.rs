@@ -9,7 +9,7 @@ use crate::plan::Turn;
 use crate::scene::{Credits, RunState};
 use crate::{
     AttentionSource, Block, Blocks, Borders, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation,
-    Options, Pass, Predictor, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
+    Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -32,6 +32,8 @@ pub struct Run {
     recalled: usize,
     /// True if every pass computes the whole canvas.
     whole: bool,
+    /// The ranking of the last step.
+    ranking: Option<Ranking>,
     attention: Vec<AttentionSource>,
     matrix: Vec<usize>,
     forwards: usize,
@@ -61,6 +63,7 @@ impl Run {
             model: model.clone(),
             whole: options.guidance > 0.0 || shadows || !matrix.is_empty() || strategy.pace.leaps(),
             matrix,
+            ranking: None,
             borders,
             stored: 0,
             reached: 0,
@@ -119,6 +122,11 @@ impl Run {
     /// The observation of the last forward pass: the attention that the order needs, then what is watched beside it.
     pub fn seen(&self) -> &Observation {
         &self.state.seen
+    }
+
+    /// The candidates of the last step, as the order ranked them.
+    pub fn ranking(&self) -> Option<&Ranking> {
+        self.ranking.as_ref()
     }
 
     /// Forward passes taken so far (NFE).
@@ -331,6 +339,7 @@ impl Run {
             None => None,
         };
         self.state.allowed.begin_step(self.state.canvas.len());
+        self.ranking = turn.ranking.take();
         self.trace.deltas.push(delta);
         if done
             && !lingers

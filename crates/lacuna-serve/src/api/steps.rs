@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
 use lacuna::{Canvas, Delta, Pass, Resize, Token, Trace};
-use lacuna_models::{Detail, Ended, Kind, Plan, Record, Text};
+use lacuna_models::{Detail, Ended, Kind, Moment, Plan, Record, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -24,7 +24,7 @@ use crate::watch::{Slot, Watch};
 
 /// Extras of every step: the attention, or each by its name.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(untagged, expecting = "watch is true, false, or an object with the booleans attention and beliefs")]
+#[serde(untagged, expecting = "watch is true, false, or an object with the booleans attention, beliefs and scores")]
 pub(crate) enum WatchField {
     /// Dependency scores, or nothing.
     All(bool),
@@ -41,13 +41,18 @@ pub(crate) struct WatchNamed {
     /// The model's belief at every open slot: it reads every row, which a strategy may not need.
     #[serde(default)]
     beliefs: bool,
+    /// The score by which the order ranked every candidate.
+    #[serde(default)]
+    scores: bool,
 }
 
 impl From<WatchField> for Watch {
     fn from(field: WatchField) -> Self {
         match field {
-            WatchField::All(attention) => Self { attention, beliefs: false },
-            WatchField::Named(named) => Self { attention: named.attention.unwrap_or(true), beliefs: named.beliefs },
+            WatchField::All(attention) => Self { attention, ..Self::default() },
+            WatchField::Named(WatchNamed { attention, beliefs, scores }) => {
+                Self { attention: attention.unwrap_or(true), beliefs, scores }
+            }
         }
     }
 }
@@ -108,6 +113,9 @@ pub(crate) struct StepEvent {
     /// The belief at every slot that was open before the step, if that is watched: position, most probable token, its
     /// probability, the second token's probability, entropy in nats.
     beliefs: Vec<(usize, Token, f64, f64, f64)>,
+    /// Every candidate and the score by which the order ranked it, the highest first, if that is watched; scores that are not
+    /// finite are left out.
+    scores: Vec<(usize, f64)>,
     /// Spelling of the tokens of `beliefs`, each the first time it is named.
     texts: BTreeMap<Token, String>,
     /// Number of leading positions that are final.
@@ -140,6 +148,8 @@ struct DoneEvent {
     model: String,
     usage: Usage,
     finish_reason: Finish,
+    /// Steps that are worth looking at, told in a sentence.
+    moments: Vec<Moment>,
 }
 
 /// Watch a text being decoded
@@ -150,13 +160,14 @@ struct DoneEvent {
          prompt that is given as tokens, with the mask token for open slots, goes on from a text that is decided in part"),
     responses((status = 200, content_type = "text/event-stream", body = String, description =
         "Events: start (StartEvent), step (StepEvent, one for each step), done (what `lacuna generate --format json` \
-         prints), or error (ErrorBody)"))
+         prints, and moments: steps that are worth looking at, each with a sentence), or error (ErrorBody)"))
 )]
 pub(crate) async fn steps(
     State(service): State<Arc<Service>>,
     Payload(mut body): Payload,
 ) -> Result<Response, ApiError> {
-    let watch = take::<WatchField>(&mut body, "watch")?.map_or(Watch { attention: true, beliefs: false }, Watch::from);
+    let watch =
+        take::<WatchField>(&mut body, "watch")?.map_or(Watch { attention: true, ..Watch::default() }, Watch::from);
     let canvas = take::<Vec<Token>>(&mut body, "canvas")?;
     let mut ask = if body.contains_key("messages") { Ask::chat(body)? } else { Ask::completion(body)? };
     if let Some(canvas) = canvas {
@@ -258,7 +269,7 @@ impl Follower {
     }
 
     fn step(&mut self, progress: Progress, finish: Option<Finish>) -> Result<Event, ApiError> {
-        let Progress { delta, seen, slots, settled, nfe, seconds, computed, .. } = progress;
+        let Progress { delta, seen, slots, scores, settled, nfe, seconds, computed, .. } = progress;
         let sources = seen.unwrap_or_default().dependency;
         let mean = |position: usize| sources.iter().map(|scores| scores[position]).sum::<f32>() / sources.len() as f32;
         let masked = self.canvas.masked().filter(|_| !sources.is_empty());
@@ -279,6 +290,7 @@ impl Follower {
             dependency,
             texts: self.texts(&slots, text)?,
             beliefs: slots.iter().map(belief).collect(),
+            scores: scores.into_iter().map(|(position, score)| (position, rounded(score))).collect(),
             settled,
         };
         self.trace.deltas.push(delta);
@@ -331,12 +343,13 @@ impl Follower {
             rows_computed: self.rows_computed,
             seconds: self.seconds,
         };
+        let moments = ended.moments(self.service.text()?);
         let mut record = Record::of(&ended, &self.service.checkpoint)?;
         record.id = Some(exchange.head.id.clone().into());
         // They were sent with the steps.
         record.steps.iter_mut().for_each(|step| step.details = None);
         let model = exchange.head.model.clone();
-        let event = DoneEvent { record, model, usage: exchange.usage(), finish_reason: self.finish };
+        let event = DoneEvent { record, model, usage: exchange.usage(), finish_reason: self.finish, moments };
         Ok(named("done", &event))
     }
 }

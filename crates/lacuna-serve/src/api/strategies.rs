@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use lacuna::catalogue::{self, Default, Kind, Named, PRESETS, Range, Section, parameters, parts};
+use lacuna::catalogue::{
+    self, ANSWER, Default, Example, Kind, Named, PRESETS, PRESETS_TITLE, QUESTION, Range, Section, parameters, parts,
+};
 use lacuna_models::{PlanContext, Request};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use crate::Example;
 use crate::service::Service;
 
 /// The parts of strategies, their parameters, and the model's facts.
@@ -25,7 +26,23 @@ pub(crate) struct Strategies {
     caches: Vec<StrategyPart>,
     presets: Vec<Preset>,
     parameters: Vec<Parameter>,
+    /// The question that the examples of parts and presets answer.
+    question: &'static str,
+    /// The number that is right.
+    answer: &'static str,
+    /// The lists above, in the order in which they are shown.
+    sections: Vec<SectionFacts>,
     model: ModelFacts,
+}
+
+/// A list of parts, or the presets.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SectionFacts {
+    /// The field that has the list.
+    name: String,
+    title: &'static str,
+    /// What its parts decide.
+    about: &'static str,
 }
 
 /// An order, a pace, a revision, a window, a length or a cache.
@@ -38,6 +55,8 @@ pub(crate) struct StrategyPart {
     parameters: Vec<&'static str>,
     /// Needs beyond the canvas: attention, beliefs, previous_beliefs, shadows, kv_cache.
     needs: Vec<&'static str>,
+    /// The fields of a request for a short run that shows it.
+    example: Map<String, Value>,
 }
 
 /// A published method.
@@ -51,6 +70,8 @@ pub(crate) struct Preset {
     parameters: Vec<&'static str>,
     /// Values of fields where they differ from the parts' own defaults.
     values: Map<String, Value>,
+    /// The fields of a request for a short run that shows it.
+    example: Map<String, Value>,
 }
 
 /// A field of a request.
@@ -96,7 +117,7 @@ pub(crate) struct ModelFacts {
     device: String,
     precision: String,
     recommended: Recommended,
-    examples: Vec<Example>,
+    examples: Vec<crate::Example>,
 }
 
 /// Values that are used where a request leaves them out.
@@ -113,26 +134,41 @@ pub(crate) struct Recommended {
 #[utoipa::path(get, path = "/v1/strategies", tag = "lacuna", responses((status = 200, description = "What can be chosen", body = Strategies)))]
 pub(crate) async fn strategies(State(service): State<Arc<Service>>) -> Result<Json<Strategies>, ApiError> {
     Ok(Json(Strategies {
-        orders: section(Section::Order),
-        paces: section(Section::Pace),
-        revisions: section(Section::Revision),
-        windows: section(Section::Window),
-        lengths: section(Section::Length),
-        caches: section(Section::Cache),
+        orders: section(Section::Order)?,
+        paces: section(Section::Pace)?,
+        revisions: section(Section::Revision)?,
+        windows: section(Section::Window)?,
+        lengths: section(Section::Length)?,
+        caches: section(Section::Cache)?,
         presets: PRESETS.iter().map(preset).collect::<Result<_, _>>()?,
         parameters: all_parameters(),
+        question: QUESTION,
+        answer: ANSWER,
+        sections: Section::ALL.map(Section::title).into_iter().chain([PRESETS_TITLE]).map(section_facts).collect(),
         model: facts(&service)?,
     }))
 }
 
-fn section(section: Section) -> Vec<StrategyPart> {
-    let part = |part: Arc<catalogue::Part>| StrategyPart {
-        name: part.name.to_string(),
-        about: part.about.to_string(),
-        parameters: part.parameters.iter().map(|parameter| parameter.name).collect(),
-        needs: part.needs.iter().map(|need| need.name()).collect(),
+fn section_facts([title, about]: [&'static str; 2]) -> SectionFacts {
+    SectionFacts { name: title.to_lowercase(), title, about }
+}
+
+fn section(section: Section) -> Result<Vec<StrategyPart>, ApiError> {
+    let part = |part: Arc<catalogue::Part>| {
+        Ok(StrategyPart {
+            name: part.name.to_string(),
+            about: part.about.to_string(),
+            parameters: part.parameters.iter().map(|parameter| parameter.name).collect(),
+            needs: part.needs.iter().map(|need| need.name()).collect(),
+            example: fields(&Example::of_part(&part)?),
+        })
     };
     parts(section).into_iter().map(part).collect()
+}
+
+fn fields(example: &Example) -> Map<String, Value> {
+    let strategy = [("strategy".to_string(), json!(example.strategy))];
+    strategy.into_iter().chain(example.params.iter().map(|(name, value)| (name.to_string(), json!(value)))).collect()
 }
 
 fn preset(preset: &catalogue::Preset) -> Result<Preset, ApiError> {
@@ -143,6 +179,7 @@ fn preset(preset: &catalogue::Preset) -> Result<Preset, ApiError> {
         is: preset.is,
         parameters: recipe.parameters().map(|parameter| parameter.name).collect(),
         values: preset.values.iter().map(|(name, value)| (name.to_string(), fixed(*value).into())).collect(),
+        example: fields(&Example::of_preset(preset)?),
     })
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Progress {
     pub(crate) seen: Option<Observation>,
     /// The belief at every slot that was open before the step, if that is watched.
     pub(crate) slots: Vec<Slot>,
+    /// Every candidate of the step and the score by which the order ranked it, if that is watched.
+    pub(crate) scores: Vec<(usize, f64)>,
     /// The number of positions from the start that are decided for good.
     pub(crate) settled: usize,
     pub(crate) finished: bool,
@@ -210,6 +212,7 @@ impl Job {
             delta,
             seen: self.task.watch.attention.then(|| self.run.seen().clone()),
             slots: std::mem::take(&mut self.slots),
+            scores: self.scores(),
             settled: self.run.settled(),
             finished: self.finished,
             nfe: self.run.forwards(),
@@ -219,6 +222,13 @@ impl Job {
             computed: self.computed,
         };
         send(room, self.index, Ok(progress));
+    }
+
+    /// The last step's candidates and their scores, if they are watched.
+    fn scores(&self) -> Vec<(usize, f64)> {
+        let ranking = self.run.ranking().filter(|_| self.task.watch.scores);
+        let pairs = ranking.into_iter().flat_map(|ranking| ranking.positions().iter().zip(ranking.scores()));
+        pairs.map(|(&position, &score)| (position, score)).filter(|(_, score)| score.is_finite()).collect()
     }
 
     /// Ends the run with a failure.

@@ -54,9 +54,9 @@ test("the defaults show two strategies, one of which runs out of room", () =>
     assert.ok((await page.locator(".lane").nth(1).locator(".cell.next").count()) > 0);
     await picture(page, "light-running");
     await page.locator("#last").click();
-    assert.match(await page.locator(".lane").first().locator(".verdict").textContent(), /wrong/);
+    assert.match(await page.locator(".lane").first().locator(".verdict").textContent(), /51, not 56/);
     assert.match(await page.locator(".lane").nth(1).locator(".verdict").textContent(), /56 is right/);
-    assert.match(await page.locator(".lane").first().locator(".story").textContent(), /to be end of text/);
+    assert.match(await page.locator(".lane").first().locator(".story").textContent(), /\d+ of 64 places were declared end of text before the first word/);
     assert.match(await page.locator(".lane").nth(1).locator(".now").textContent(), /#### 56$/);
     assert.ok((await passes(page, 1)) < (await passes(page, 0)), "dos+eb takes fewer passes");
     await picture(page, "light-end");
@@ -398,6 +398,79 @@ test("strategies are chosen, compared, tuned and taken away", () =>
     },
     { hash: ONE_LANE, expected: [/about:blank/] },
   ));
+
+/** Opens the tab that explains strategies, at a part, and waits for its run. */
+async function explained(page, section, name) {
+  await page.locator("#sections .chip", { hasText: section }).click();
+  await page.locator("#parts").getByRole("button", { name, exact: true }).click();
+  await finished(page);
+}
+
+test("a strategy of every kind is explained with a run that plays at once", () =>
+  open(async (page) => {
+    const told = await (await fetch(`${server.url}v1/strategies`)).json();
+    await page.getByText("Strategies explained").first().click();
+    await finished(page);
+    assert.equal(await page.locator(".lane").count(), 1);
+    assert.match(await page.locator("#explained").textContent(), /^dos most attention paid/, "the first is shown at once");
+    assert.equal(await page.locator("#sections .chip").count(), 7);
+    for (const [section, name, strategy, caption] of [
+      ["Orders", "right", "right", /decides the first of 32 places, place 32: end of text/],
+      ["Paces", "eb", "dos+eb", /decides \d+ places at once/],
+      ["Revisions", "verify", "wino", /takes back/],
+      ["Windows", "sliding", "dsb", /decides \d+ places at once/],
+      ["Lengths", "daedal", "daedal", /places too few: the canvas has \d+ now/],
+      ["Caches", "dual", "fast-dllm", /computed \d+ positions instead of \d+/],
+      ["Presets", "saber", "saber", /takes back/],
+    ]) {
+      await explained(page, section, name);
+      const { about } = told[section.toLowerCase()].find((part) => part.name === name);
+      assert.ok((await page.locator("#explained").textContent()).includes(about), name);
+      assert.equal(await page.locator(".problem:visible").count(), 0, name);
+      assert.equal(await page.locator(".lane").getAttribute("aria-label"), strategy);
+      const seen = [];
+      for (const dot of await page.locator(".lane .dot").all()) {
+        await dot.click();
+        assert.equal(await dot.getAttribute("aria-current"), "true");
+        seen.push(await page.locator(".story").textContent());
+      }
+      assert.match(seen.join("\n"), caption, name);
+      assert.match(seen.at(-1), /is the last: \d+ tokens? of text, \d+ passes/);
+      await seek(page, 1);
+      const bars = await page.locator(".cell.open").evaluateAll((cells) => cells.map((cell) => cell.style.getPropertyValue("--level")));
+      assert.ok(bars.some((level) => Number.parseFloat(level) > 0), `${name} shows what it ranks by`);
+    }
+    assert.deepEqual(await violations(page), []);
+    await picture(page, "explained");
+    const link = page.url();
+    await page.goto("about:blank");
+    await page.goto(link);
+    await finished(page);
+    assert.equal(await page.locator("#parts [aria-pressed=true]").textContent(), "saber", "a link explains the same");
+  }, { expected: [/about:blank/] }));
+
+test("an order that ranks by a number of its own shows it", () =>
+  open(async (page) => {
+    await page.getByText("Strategies explained").first().click();
+    await finished(page);
+    for (const name of ["certain-dos", "prior", "left"]) {
+      await explained(page, "Orders", name);
+      assert.equal(await page.locator(".bars").inputValue(), "score");
+      await seek(page, 3);
+      const [next] = await heights(page.locator(".cell.next"));
+      assert.equal(next, Math.max(...(await heights(page.locator(".cell.open")))), name);
+    }
+  }));
+
+test("what the model cannot show is said", () =>
+  open(async (page) => {
+    await page.getByText("Strategies explained").first().click();
+    await finished(page);
+    await page.locator("#sections .chip", { hasText: "Windows" }).click();
+    await page.locator("#parts").getByRole("button", { name: "sub-blocks" }).click();
+    await says(page.locator(".lane header .problem"), /block/);
+    assert.match(await page.locator("#explained").textContent(), /parts of blocks/);
+  }, { expected: [/400/] }));
 
 test("every example runs", () =>
   open(async (page) => {

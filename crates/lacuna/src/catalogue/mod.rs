@@ -5,6 +5,7 @@
 //! tables of the docs. To add a part, write it and its record in one file, and list the record in its section's `parts`;
 //! [`register`] does the same at run time.
 
+mod example;
 mod layers;
 mod parameter;
 
@@ -12,6 +13,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
+pub use example::{ANSWER, Example, QUESTION};
 pub use layers::Layers;
 pub use parameter::{Default, Kind, Parameter, Params, Range, Value};
 
@@ -161,6 +163,9 @@ impl Preset {
         Self { values, ..self }
     }
 }
+
+/// The title of the presets, and what they are, as a section has them.
+pub const PRESETS_TITLE: [&str; 2] = ["Presets", "published methods"];
 
 /// The presets.
 pub const PRESETS: &[Preset] = &[
