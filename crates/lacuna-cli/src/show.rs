@@ -87,12 +87,12 @@ fn frame(job: &Job, colour: bool, plan: &Plan, engine: &Engine) -> Result<Vec<St
     let mut lines = view.lines(trace, trace.deltas.len(), engine.text()?, &engine.ends);
     let gaps = canvas.gaps().count();
     let status = format!(
-        "{} · step {} · {}/{gaps} tokens · NFE {} · {:.0} tokens/s",
+        "{} · step {} · {}/{gaps} tokens · NFE {} · {}",
         plan.describe(),
         trace.deltas.len(),
         gaps - canvas.masked().count(),
         job.run.forwards(),
-        job.tokens_per_second(&engine.ends),
+        render::speed(job.tokens_per_second(&engine.ends)),
     );
     lines.push(if colour { format!("\x1b[2m{status}\x1b[0m") } else { status });
     Ok(lines)

@@ -88,7 +88,7 @@ fn lay_out(jobs: &[(Job, Plan)], engine: &Engine) -> Result<Vec<String>> {
 
 /// One strategy's column: its name, its figures, its text.
 fn show(job: &Job, plan: &Plan, width: usize, engine: &Engine) -> Result<Vec<String>> {
-    let figures = format!("NFE {} · {:.0} tokens/s", job.run.forwards(), job.tokens_per_second(&engine.ends));
+    let figures = format!("NFE {} · {}", job.run.forwards(), render::speed(job.tokens_per_second(&engine.ends)));
     let mut lines = vec![plan.describe(), figures, "─".repeat(width)];
     let trace = job.run.trace();
     let view =
