@@ -65,7 +65,7 @@ export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor:
 export async function visit(browser, url, test, { context: options = {}, hash = "", expected = [] } = {}) {
   const context = await browser.newContext({ ...DESKTOP, colorScheme: "light", permissions: ["clipboard-read", "clipboard-write"], ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   const wrong = [];
   page.on("pageerror", (error) => wrong.push(`${error}`));
   page.on("console", (message) => {
@@ -97,7 +97,7 @@ export async function runToEnd(page) {
 /** Waits until nothing runs any more, and something has. */
 export async function finished(page) {
   await page.locator("#player").waitFor();
-  await page.waitForFunction(() => document.getElementById("stop").hidden && document.querySelector(".state").textContent !== "recorded", null, { timeout: 50_000 });
+  await page.waitForFunction(() => document.getElementById("stop").hidden && document.querySelector(".state").textContent !== "recorded", null, { timeout: 240_000 });
 }
 
 /** Goes to a step. */

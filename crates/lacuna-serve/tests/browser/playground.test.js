@@ -19,7 +19,7 @@ const folder = mkdtempSync(join(tmpdir(), "lacuna-traces-"));
 let server;
 let chromium;
 
-const test = (name, act) => declare(name, { timeout: 60_000 }, act);
+const test = (name, act) => declare(name, { timeout: 300_000 }, act);
 
 before(async () => {
   [server, chromium] = await Promise.all([serve(), browse()]);
