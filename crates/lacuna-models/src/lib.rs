@@ -47,6 +47,7 @@ mod int4;
 mod job;
 mod layout;
 mod model;
+#[cfg(feature = "text")]
 mod moments;
 mod precision;
 #[cfg(feature = "text")]
@@ -80,6 +81,7 @@ pub use job::Job;
 #[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
 pub use model::{Device, Memory, Model, load};
+#[cfg(feature = "text")]
 pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 #[cfg(feature = "text")]
