@@ -71,7 +71,11 @@ class Arrays(unittest.TestCase):
             return x ^ (x >> 31)
 
         logits = torch.randn(LENGTH, 1000, generator=torch.Generator().manual_seed(0)) * 4
-        for temperature, sampling, drawn in [(0.0, None, None), (0.7, "llada", (0.7, False)), (1.5, "dream", (1.5, True))]:
+        for temperature, sampling, drawn in [
+            (0.0, None, None),
+            (0.7, "llada", (0.7, False)),
+            (1.5, "dream", (1.5, True)),
+        ]:
             options = dict(temperature=temperature, sampling=sampling, seed=9, strategy="confidence+top8")
             run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, **options)
             committed = run.step(logits).committed
@@ -84,7 +88,9 @@ class Arrays(unittest.TestCase):
                 self.assertAlmostEqual(commit.probability, probability, places=6)
                 self.assertAlmostEqual(commit.entropy, entropy, places=5)
                 self.assertGreaterEqual(first, probability)
-        _, [spoilt, fine] = beliefs(torch.tensor([[1.0, torch.nan], [1.0, 2.0]]), [0, 1], None, ([], [], None), [0, 0], [0, 0])
+        _, [spoilt, fine] = beliefs(
+            torch.tensor([[1.0, torch.nan], [1.0, 2.0]]), [0, 1], None, ([], [], None), [0, 0], [0, 0]
+        )
         self.assertFalse(numpy.isfinite(spoilt[1]))
         self.assertTrue(numpy.isfinite(fine[1]))
 

@@ -33,7 +33,9 @@ class Stubs(unittest.TestCase):
             self.assertEqual(ast.get_docstring(classes[name]), inspect.getdoc(part), name)
             members = [node for node in classes[name].body if isinstance(node, ast.FunctionDef)]
             docs = {node.name: ast.get_docstring(node) for node in members if not node.name.startswith("__")}
-            there = {member: inspect.getdoc(value) for member, value in vars(part).items() if not member.startswith("__")}
+            there = {
+                member: inspect.getdoc(value) for member, value in vars(part).items() if not member.startswith("__")
+            }
             self.assertEqual(docs, there, name)
 
 

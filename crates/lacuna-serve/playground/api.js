@@ -91,7 +91,7 @@ export async function spell(tokens) {
 /** @param {string} path @param {RequestInit} [options] */
 async function request(path, options = {}) {
   /** @type {Record<string, string>} */
-  const headers = { ...(/** @type {Record<string, string>} */ (options.headers)) };
+  const headers = { .../** @type {Record<string, string>} */ (options.headers) };
   if (key) headers.Authorization = `Bearer ${key}`;
   let response;
   try {

@@ -36,8 +36,17 @@ export class Arcs {
       const path = `M${start.x} ${start.top} Q${(start.x + end.x) / 2} ${Math.min(start.top, end.top) - lift} ${end.x} ${end.top}`;
       const share = weight / most;
       this.picture.append(
-        vector("path", { d: path, "stroke-width": (1 + (THICKEST - 1) * share).toFixed(1), "stroke-opacity": (0.25 + 0.65 * share).toFixed(2) }),
-        vector("circle", { cx: end.x, cy: end.top, r: (2 + 2 * share).toFixed(1), "fill-opacity": (0.35 + 0.65 * share).toFixed(2) }),
+        vector("path", {
+          d: path,
+          "stroke-width": (1 + (THICKEST - 1) * share).toFixed(1),
+          "stroke-opacity": (0.25 + 0.65 * share).toFixed(2),
+        }),
+        vector("circle", {
+          cx: end.x,
+          cy: end.top,
+          r: (2 + 2 * share).toFixed(1),
+          "fill-opacity": (0.35 + 0.65 * share).toFixed(2),
+        }),
       );
       target.classList.add("attended");
     }

@@ -4,8 +4,20 @@
  */
 
 const SCALES = {
-  light: [[68, 83, 201], [129, 70, 196], [192, 74, 156], [232, 115, 90], [242, 169, 59]],
-  dark: [[98, 124, 255], [158, 116, 242], [216, 112, 186], [245, 141, 112], [255, 200, 96]],
+  light: [
+    [68, 83, 201],
+    [129, 70, 196],
+    [192, 74, 156],
+    [232, 115, 90],
+    [242, 169, 59],
+  ],
+  dark: [
+    [98, 124, 255],
+    [158, 116, 242],
+    [216, 112, 186],
+    [245, 141, 112],
+    [255, 200, 96],
+  ],
 };
 
 const SHADES = {
@@ -17,7 +29,9 @@ const preference = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** @returns {"light" | "dark"} */
 export function theme() {
-  return /** @type {"light" | "dark" | undefined} */ (document.documentElement.dataset.theme) ?? (preference.matches ? "dark" : "light");
+  return (
+    /** @type {"light" | "dark" | undefined} */ (document.documentElement.dataset.theme) ?? (preference.matches ? "dark" : "light")
+  );
 }
 
 /** Calls `changed` when the system's theme changes. */

@@ -31,8 +31,15 @@ export class HeatMap {
     this.title = root.querySelector("h2 .soft");
     this.left = root.querySelector(".axis span");
     this.right = root.querySelector(".axis span:last-child");
-    root.querySelector(".save-svg").addEventListener("click", () => this.#run?.length && save(svg(this.#run, this.#quantity), this.#name("svg")));
-    root.querySelector(".save-png").addEventListener("click", () => this.#run?.length && png(this.#run, this.#quantity, (blob) => save(blob, this.#name("png"))));
+    root
+      .querySelector(".save-svg")
+      .addEventListener("click", () => this.#run?.length && save(svg(this.#run, this.#quantity), this.#name("svg")));
+    root
+      .querySelector(".save-png")
+      .addEventListener(
+        "click",
+        () => this.#run?.length && png(this.#run, this.#quantity, (blob) => save(blob, this.#name("png"))),
+      );
     this.canvas.addEventListener("click", (event) => this.#run && seek(this.#cell(event).step + 1));
     this.canvas.addEventListener("pointermove", (event) => {
       if (!this.#run?.length) return;
@@ -136,7 +143,10 @@ export class HeatMap {
     this.title.textContent = `${run.length} ${run.length === 1 ? "step" : "steps"} ↓`;
     this.left.textContent = "place 1 →";
     this.right.textContent = `${run.places}`;
-    this.canvas.setAttribute("aria-label", `Order map of ${run.strategy}: ${run.length} steps, ${run.places} places. ${run.story(run.length)}`);
+    this.canvas.setAttribute(
+      "aria-label",
+      `Order map of ${run.strategy}: ${run.length} steps, ${run.places} places. ${run.story(run.length)}`,
+    );
   }
 
   #name(kind) {
@@ -186,7 +196,10 @@ function paint(picture, run, quantity) {
 
 /** Side of a cell of a saved map, in pixels. */
 function cellOf(run) {
-  return { wide: Math.max(2, Math.min(12, Math.floor(1200 / run.places))), tall: Math.max(2, Math.min(12, Math.floor(900 / run.length))) };
+  return {
+    wide: Math.max(2, Math.min(12, Math.floor(1200 / run.places))),
+    tall: Math.max(2, Math.min(12, Math.floor(900 / run.length))),
+  };
 }
 
 /** The map as a drawing. Cells of one colour that touch are one rectangle. */
@@ -201,7 +214,10 @@ function svg(run, quantity) {
     else rectangles.push((last = { row, place, fill, count: 1 }));
   });
   const ink = css(mix(shades().surface, [128, 128, 128], 0.9));
-  const drawn = rectangles.map(({ row, place, fill, count }) => `<rect x="${place * wide}" y="${row * tall}" width="${count * wide}" height="${tall}" fill="${fill}"/>`);
+  const drawn = rectangles.map(
+    ({ row, place, fill, count }) =>
+      `<rect x="${place * wide}" y="${row * tall}" width="${count * wide}" height="${tall}" fill="${fill}"/>`,
+  );
   return new Blob(
     [
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${-EDGE} ${-2 * EDGE} ${width + 2 * EDGE} ${height + 4 * EDGE}" width="${width + 2 * EDGE}" height="${height + 4 * EDGE}" shape-rendering="crispEdges">`,

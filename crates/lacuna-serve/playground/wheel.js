@@ -45,7 +45,9 @@ export class Wheel {
     const serial = (this.#serial += 1);
     this.back = back;
     const commit = run.at(position, steps);
-    byId("wheel-title").textContent = commit ? `Place ${run.place(position)} is decided` : `Decide place ${run.place(position)} yourself`;
+    byId("wheel-title").textContent = commit
+      ? `Place ${run.place(position)} is decided`
+      : `Decide place ${run.place(position)} yourself`;
     byId("wheel-again").hidden = !commit;
     byId("wheel-own").hidden = Boolean(commit);
     this.#say("");
@@ -76,7 +78,12 @@ export class Wheel {
   }
 
   #candidate(run, position, { token, text, probability }, done) {
-    const button = element("button", "candidate", element("code", "", run.ends.has(token) ? "end of text" : named(text)), element("span", "soft", percent(probability)));
+    const button = element(
+      "button",
+      "candidate",
+      element("code", "", run.ends.has(token) ? "end of text" : named(text)),
+      element("span", "soft", percent(probability)),
+    );
     button.type = "button";
     button.addEventListener("click", () => done({ committed: [{ position, token, text }], remasked: [] }));
     return element("li", "", button);

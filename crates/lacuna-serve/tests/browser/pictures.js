@@ -10,16 +10,21 @@ const [server, { browser, close }] = await Promise.all([serve(), browse()]);
 
 for (const colorScheme of ["light", "dark"]) {
   const context = { colorScheme, viewport: { width: 1280, height: 800 } };
-  await visit(browser, server.url, async (page) => {
-    await page.locator("#run").click();
-    await finished(page);
-    await seek(page, STEP);
-    await page.locator("#reading").evaluate((node) => node.scrollIntoView());
-    await page.mouse.move(0, 0);
-    await page.evaluate(() => document.activeElement.blur());
-    await page.waitForTimeout(500);
-    await page.screenshot({ path: join(folder, `playground-${colorScheme}.png`) });
-  }, { context });
+  await visit(
+    browser,
+    server.url,
+    async (page) => {
+      await page.locator("#run").click();
+      await finished(page);
+      await seek(page, STEP);
+      await page.locator("#reading").evaluate((node) => node.scrollIntoView());
+      await page.mouse.move(0, 0);
+      await page.evaluate(() => document.activeElement.blur());
+      await page.waitForTimeout(500);
+      await page.screenshot({ path: join(folder, `playground-${colorScheme}.png`) });
+    },
+    { context },
+  );
 }
 
 await close();

@@ -12,9 +12,26 @@ LEFT_OUT = "positive_data_acceptance"
 
 with Server("--max-gen-length", "64", "--log-level", "off") as server, tempfile.TemporaryDirectory() as folder:
     done = subprocess.run(
-        [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", "all",
-         "--exclude-checks", LEFT_OUT, "--max-examples", "60", "--seed", "7", "--request-timeout", "60",
-         "--suppress-health-check", "all", "--no-color"],
+        [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"{server.url}/openapi.json",
+            "--checks",
+            "all",
+            "--exclude-checks",
+            LEFT_OUT,
+            "--max-examples",
+            "60",
+            "--seed",
+            "7",
+            "--request-timeout",
+            "60",
+            "--suppress-health-check",
+            "all",
+            "--no-color",
+        ],
         cwd=folder,
     )
 sys.exit(done.returncode)

@@ -6,7 +6,6 @@ import unittest
 
 import lm_eval
 import lm_eval.tasks
-
 from serving import Server
 
 PROBLEMS = pathlib.Path(__file__).resolve().parents[4] / "models/mini/words.jsonl"
@@ -26,8 +25,10 @@ filter_list:
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
 # What the model's chat template writes; completions give the prompt to the model as it is.
-TEMPLATE = ("<|startoftext|><|start_header_id|>user<|end_header_id|>\\n\\n{{prompt}}<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\\n\\n")
+TEMPLATE = (
+    "<|startoftext|><|start_header_id|>user<|end_header_id|>\\n\\n{{prompt}}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\\n\\n"
+)
 
 
 class Harness(unittest.TestCase):
@@ -41,8 +42,14 @@ class Harness(unittest.TestCase):
             pathlib.Path(folder, "task.yaml").write_text(task)
             results = lm_eval.simple_evaluate(
                 model=model,
-                model_args={"model": "lacuna-mini", "base_url": f"{self.server.url}{path}", "num_concurrent": 4,
-                            "max_retries": 2, "tokenizer_backend": None, "tokenized_requests": False},
+                model_args={
+                    "model": "lacuna-mini",
+                    "base_url": f"{self.server.url}{path}",
+                    "num_concurrent": 4,
+                    "max_retries": 2,
+                    "tokenizer_backend": None,
+                    "tokenized_requests": False,
+                },
                 tasks=["some_words"],
                 # Reading the thousands of tasks that come with the harness takes longer than this test.
                 task_manager=lm_eval.tasks.TaskManager(include_path=folder, include_defaults=False),
@@ -57,8 +64,12 @@ class Harness(unittest.TestCase):
         self.assertGreaterEqual(score, 0.7)
 
     def test_local_completions(self):
-        self.assertGreaterEqual(self.evaluate(
-            "local-completions", "/v1/completions", TEMPLATE, gen_kwargs="strategy=dos+eb,gamma=0.02,layer=0"), 0.7)
+        self.assertGreaterEqual(
+            self.evaluate(
+                "local-completions", "/v1/completions", TEMPLATE, gen_kwargs="strategy=dos+eb,gamma=0.02,layer=0"
+            ),
+            0.7,
+        )
 
 
 if __name__ == "__main__":

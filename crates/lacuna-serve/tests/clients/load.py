@@ -10,7 +10,6 @@ import random
 import time
 
 import aiohttp
-
 from serving import Server
 
 STRATEGIES = [
@@ -23,7 +22,10 @@ STRATEGIES = [
     {"strategy": "random+top4"},
 ]
 NONSENSE = [
-    (b"{", 400), (b"[]", 400), (b'{"messages": 3}', 400), (b'{"messages": [], "n": -1}', 400),
+    (b"{", 400),
+    (b"[]", 400),
+    (b'{"messages": 3}', 400),
+    (b'{"messages": [], "n": -1}', 400),
     (b'{"messages": [{"role": "user", "content": "x"}], "strategy": "nothing"}', 400),
     (b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": 100000}', 400),
     (b'{"messages": [{"role": "user", "content": "' + b"x" * (1 << 20) + b'"}]}', 413),
@@ -96,7 +98,7 @@ async def client(number, session, expected, until, counts):
             try:
                 await asyncio.wait_for(whole(session, body), timeout=draw.random() * 0.3)
                 counts["answered"] += 1
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 counts["left"] += 1
             continue
         got = await (streamed if kind < 0.6 else whole)(session, body)
@@ -135,7 +137,9 @@ async def main(arguments):
         after = await at_rest(server)
         grown = (after["process_resident_memory_bytes"] - before) / 1e6
         batch = after["lacuna_batch_runs_sum"] / after["lacuna_batch_runs_count"]
-        print(f"{arguments.clients} clients for {took:.0f} s: {counts}, {batch:.1f} runs a forward, memory grew {grown:.0f} MB")
+        print(
+            f"{arguments.clients} clients for {took:.0f} s: {counts}, {batch:.1f} runs a forward, memory grew {grown:.0f} MB"
+        )
         assert after["lacuna_runs_failed_total"] == 0
         assert counts["answered"] > 0 and counts["left"] > 0 and counts["refused"] > 0
         assert grown < arguments.megabytes, f"memory grew by {grown:.0f} MB"

@@ -1,6 +1,6 @@
 """How much a server adds to the bare steps: with sixteen clients at once beside `lacuna bench`, and with one.
 
-    LACUNA=BINARY python measure.py
+LACUNA=BINARY python measure.py
 """
 
 import http.client
@@ -21,8 +21,20 @@ BODY = {"prompt": PROMPT, "gen_length": 128, "block_length": 32, "strategy": "do
 
 
 def bench():
-    command = [os.environ["LACUNA"], "bench", "--shape", "mini", "--batch", str(CLIENTS), "--layer", "1",
-               "--repetitions", "20", "--format", "json"]
+    command = [
+        os.environ["LACUNA"],
+        "bench",
+        "--shape",
+        "mini",
+        "--batch",
+        str(CLIENTS),
+        "--layer",
+        "1",
+        "--repetitions",
+        "20",
+        "--format",
+        "json",
+    ]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -87,5 +99,9 @@ with Server("--log-level", "warn") as server:
     print("idle ", json.dumps(idle(server, 300)), flush=True)
     for _ in range(3):
         alone = bench()
-        print("bench", json.dumps({name: alone[name] for name in ("tokens_per_second", "ms_per_step", "precision")}), flush=True)
+        print(
+            "bench",
+            json.dumps({name: alone[name] for name in ("tokens_per_second", "ms_per_step", "precision")}),
+            flush=True,
+        )
         print("serve", json.dumps(busy(server, 15)), flush=True)

@@ -18,7 +18,10 @@ class Server:
         self.log = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
             [os.environ["LACUNA"], "serve", "--port", "0", *self.flags],
-            stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **self.variables},
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={**os.environ, **self.variables},
         )
         line = self.process.stdout.readline()
         found = re.search(r"http://\S+", line)
