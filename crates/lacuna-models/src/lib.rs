@@ -7,8 +7,7 @@
 //! Features, all of them on by default: `text` (tokenizers, chat templates, constraints, requests and records; without it there are
 //! token ids alone), `cuda` (NVIDIA GPUs) and `embedded` (the model that is part of the program).
 //!
-#![cfg_attr(all(feature = "text", feature = "embedded"), doc = "```")]
-#![cfg_attr(not(all(feature = "text", feature = "embedded")), doc = "```ignore")]
+//! ```
 //! use lacuna::View;
 //! use lacuna_models::{Checkpoint, Device, load};
 //!
