@@ -27,5 +27,7 @@ g++ -std=c++17 -O2 -Wall -shared -fPIC "$emulator/gpu.cpp" -o "$target/emulator/
 for name in libnvrtc libcublasLt; do ln -sf libcuda.so "$target/emulator/$name.so"; done
 export LD_LIBRARY_PATH="$target/emulator" XDG_CACHE_HOME="$target/emulator"
 $tests -- --skip all_kernels
+# A replica of the model on each of several GPUs.
+EMULATED_GPUS=2 cargo test --workspace --locked --test gpus
 # Hopper's way, where it is another.
 EMULATED_CAPABILITY=90 $tests -- every a_batch_is reading where_nothing bf16 a_step_waits

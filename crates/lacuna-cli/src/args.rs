@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use lacuna::Token;
 use lacuna::catalogue::{Default, Kind, Named, Params, parameter, parameters};
-use lacuna_models::Request;
+use lacuna_models::{Device, Request};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "serve")]
@@ -75,8 +75,9 @@ pub(crate) struct Model {
     /// The precision of weights and matrix products [default: as stored, bf16 for 16-bit checkpoints]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Compute device
-    #[arg(long, value_enum, default_value_t = Device::Auto)]
+    /// Where to compute: auto, cpu, cuda (the first NVIDIA GPU), a GPU by its number as in cuda:1, or with generate, eval, tune and
+    /// serve several as in cuda:0,1 or cuda:all, each with a replica of the model
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
     /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
     #[arg(long, value_enum, default_value_t = Isa::Auto)]
@@ -218,26 +219,6 @@ impl From<Precision> for lacuna_models::Precision {
             Precision::Int8 => Self::Int8,
             Precision::Int4 => Self::Int4,
             Precision::Fp8 => Self::Fp8,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Device {
-    /// A GPU if there is one that can be used, else the processor
-    Auto,
-    Cpu,
-    /// The first NVIDIA GPU
-    Cuda,
-}
-
-impl From<Device> for lacuna_models::Device {
-    fn from(device: Device) -> Self {
-        match device {
-            Device::Auto => Self::Auto,
-            Device::Cpu => Self::Cpu,
-            Device::Cuda => Self::Cuda,
         }
     }
 }

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use lacuna::Token;
-use lacuna_models::{Checkpoint, Error, Isa, Job, Model, Text, describe_gpu, usual_threads};
+use lacuna::{Replica, Token};
+use lacuna_models::{
+    Checkpoint, Device, Error, Isa, Job, Model, Precision, Text, describe_gpu, load, load_replicas, usual_threads,
+};
 
 use crate::args;
 
@@ -13,13 +15,27 @@ use crate::args;
 pub(crate) struct Engine {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) predictor: Box<dyn Model>,
+    /// Replicas of the model on further GPUs.
+    pub(crate) others: Vec<Box<dyn Model>>,
     /// The tokens that end a text.
     pub(crate) ends: Vec<Token>,
 }
 
 impl Engine {
-    /// Loads the model that the flags name.
+    /// Loads the model that the flags name, for a command that computes on one device.
     pub(crate) fn open(flags: &args::Model) -> Result<Self> {
+        Self::load(flags, |checkpoint, precision, device| Ok(vec![load(checkpoint, precision, device)?]))
+    }
+
+    /// Loads the model that the flags name, on all devices that they name.
+    pub(crate) fn open_replicas(flags: &args::Model) -> Result<Self> {
+        Self::load(flags, load_replicas)
+    }
+
+    fn load(
+        flags: &args::Model,
+        load: impl FnOnce(&Checkpoint, Option<Precision>, &Device) -> lacuna_models::Result<Vec<Box<dyn Model>>>,
+    ) -> Result<Self> {
         start_threads(flags.threads)?;
         Isa::choose(flags.isa.into())?;
         let checkpoint = open_checkpoint(flags.model.as_deref())?;
@@ -31,30 +47,33 @@ impl Engine {
             Some(shifted) => checkpoint.with_shift(shifted),
             None => checkpoint,
         };
-        let predictor = lacuna_models::load(&checkpoint, flags.precision.map(Into::into), flags.device.into())?;
-        if flags.device == args::Device::Auto && predictor.device().starts_with("cpu") {
+        let mut others = load(&checkpoint, flags.precision.map(Into::into), &flags.device)?;
+        let predictor = others.remove(0);
+        if flags.device == Device::Auto && predictor.device().starts_with("cpu") {
             explain_cpu();
         }
         let ends = checkpoint.ends();
-        Ok(Self { checkpoint, predictor, ends })
+        Ok(Self { checkpoint, predictor, others, ends })
+    }
+
+    /// The checkpoint, and all replicas of the model.
+    pub(crate) fn parts(&mut self) -> (&Checkpoint, Vec<Replica<'_>>) {
+        let models = std::iter::once(&mut self.predictor).chain(&mut self.others);
+        (&self.checkpoint, models.map(|model| model.as_mut() as Replica<'_>).collect())
     }
 
     /// The tokenizer and chat template, or why there is none.
     pub(crate) fn text(&self) -> Result<&Text> {
         Ok(self.checkpoint.text()?)
     }
+}
 
-    /// Steps `jobs` together until all are finished; `watch` sees them after each step.
-    pub(crate) fn decode(
-        &mut self,
-        jobs: &mut [Job],
-        mut watch: impl FnMut(&Self, &[Job]) -> Result<()>,
-    ) -> Result<()> {
-        while Job::step(&mut *jobs, self.predictor.as_mut())? {
-            watch(self, jobs)?;
-        }
-        Ok(())
+/// Steps a job until it is finished; `watch` sees it after each step.
+pub(crate) fn decode(job: &mut Job, model: &mut dyn Model, mut watch: impl FnMut(&Job) -> Result<()>) -> Result<()> {
+    while Job::step([&mut *job], model)? {
+        watch(job)?;
     }
+    Ok(())
 }
 
 /// Says why a GPU that one would expect to be used is not.

@@ -40,7 +40,7 @@ struct Runs {
 impl Runs {
     fn new() -> Self {
         let checkpoint = Checkpoint::embedded().unwrap();
-        let model = load(&checkpoint, Some(Precision::F32), Device::Cpu).unwrap();
+        let model = load(&checkpoint, Some(Precision::F32), &Device::Cpu).unwrap();
         Self { checkpoint, model }
     }
 

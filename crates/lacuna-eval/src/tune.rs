@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use lacuna::Predictor;
+use lacuna::Replica;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Entry, Evaluation, Part, Progress, Speech, Trial, evaluate};
@@ -60,20 +60,20 @@ pub struct Candidate {
 /// look at attention. Every stage has its folder in the evaluation's, so a stopped calibration resumes.
 pub fn tune(
     evaluation: &Evaluation,
-    predictor: &mut dyn Predictor,
+    replicas: &mut [Replica<'_>],
     speech: &dyn Speech,
-    watch: &mut dyn FnMut(&str, &Progress<'_>),
+    watch: &mut (dyn FnMut(&str, &Progress<'_>) + Send),
 ) -> Result<Preset> {
-    let Some(first) = evaluation.trials.first() else {
+    let (Some(first), Some(replica)) = (evaluation.trials.first(), replicas.first()) else {
         return Err(Error::Request("there is nothing to tune for: name a task".into()));
     };
+    let (layers, heads) = (replica.description().layers, replica.description().heads);
     if let Some(trial) = evaluation.trials.iter().find(|trial| !trial.uses_attention()) {
         return Err(Error::Request(format!(
             "{} does not use attention, so it has no layers to tune: use dos",
             trial.strategy
         )));
     }
-    let (layers, heads) = (predictor.description().layers, predictor.description().heads);
     let mut stage = |name: &str, choices: Vec<(Vec<usize>, Vec<usize>)>| -> Result<Vec<Candidate>> {
         let trials: Vec<Trial> = choices
             .iter()
@@ -89,7 +89,7 @@ pub fn tune(
             general: evaluation.general.clone(),
             ..*evaluation
         };
-        let entries = evaluate(&stage, predictor, speech, &mut |progress| watch(name, progress))?;
+        let entries = evaluate(&stage, replicas, speech, &mut |progress| watch(name, progress))?;
         Ok(choices
             .into_iter()
             .zip(entries.chunks(evaluation.trials.len()))

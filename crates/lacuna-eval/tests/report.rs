@@ -10,7 +10,7 @@ use lacuna_eval::run::{Evaluation, Folder, Trial, evaluate};
 use lacuna_eval::tune::tune;
 
 fn run(evaluation: &Evaluation) {
-    evaluate(evaluation, &mut model(), &Bytes, &mut |_| ()).unwrap();
+    evaluate(evaluation, &mut [&mut model()], &Bytes, &mut |_| ()).unwrap();
 }
 
 fn labelled(strategy: &str, block_length: usize, layer: usize, label: &str) -> Trial {
@@ -206,7 +206,7 @@ fn tuning_finds_layers_on_its_own_part_and_resumes() {
     let out = tempfile::tempdir().unwrap();
     let request = Evaluation { limit: Some(4), ..evaluation(out.path(), vec![trial("words", "dos+eb")]) };
     let mut stages = Vec::new();
-    let preset = tune(&request, &mut model(), &Bytes, &mut |stage, _| stages.push(stage.to_string())).unwrap();
+    let preset = tune(&request, &mut [&mut model()], &Bytes, &mut |stage, _| stages.push(stage.to_string())).unwrap();
     stages.dedup();
     // The scripted model has one head.
     assert_eq!(stages, ["1-layers", "2-layer-sets"]);
@@ -216,8 +216,11 @@ fn tuning_finds_layers_on_its_own_part_and_resumes() {
     let rows: Vec<usize> =
         folder.samples(&folder.configuration.trials[0]).unwrap().iter().map(|sample| sample.row).collect();
     assert_eq!(rows, [3, 7, 11, 15]);
-    let again = tune(&request, &mut model(), &Bytes, &mut |_, progress| assert_eq!(progress.done_now, 0)).unwrap();
+    let again =
+        tune(&request, &mut [&mut model()], &Bytes, &mut |_, progress| assert_eq!(progress.done_now, 0)).unwrap();
     assert_eq!(again, preset);
     let confidence = evaluation(out.path(), vec![trial("words", "confidence")]);
-    assert!(tune(&confidence, &mut model(), &Bytes, &mut |_, _| ()).unwrap_err().to_string().contains("use dos"));
+    assert!(
+        tune(&confidence, &mut [&mut model()], &Bytes, &mut |_, _| ()).unwrap_err().to_string().contains("use dos")
+    );
 }

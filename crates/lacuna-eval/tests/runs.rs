@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::cell::Cell;
 use std::path::Path;
 
 use common::{Bytes, evaluation, model, orders, trial};
@@ -10,7 +9,7 @@ use lacuna_eval::Error;
 use lacuna_eval::run::{Entry, Evaluation, Folder, Part, Sample, Trial, evaluate};
 
 fn run(evaluation: &Evaluation) -> lacuna_eval::Result<Vec<Entry>> {
-    evaluate(evaluation, &mut model(), &Bytes, &mut |_| ())
+    evaluate(evaluation, &mut [&mut model()], &Bytes, &mut |_| ())
 }
 
 fn samples(out: &Path) -> Vec<Vec<Sample>> {
@@ -137,14 +136,31 @@ fn a_run_that_is_killed_anywhere_resumes_to_the_same_results() {
 }
 
 #[test]
+fn replicas_give_the_results_of_one_model() {
+    let trials = || vec![trial("words", "dos+eb"), trial("words", "confidence+top2")];
+    let (one, three) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let expected = run(&evaluation(one.path(), trials())).unwrap();
+    let (mut a, mut b, mut c) = (model(), model(), model());
+    let request = evaluation(three.path(), trials());
+    let found = evaluate(&request, &mut [&mut a, &mut b, &mut c], &Bytes, &mut |_| ()).unwrap();
+    assert_eq!(untimed(&found), untimed(&expected));
+    let sorted = |out| {
+        let mut trials = samples(out);
+        trials.iter_mut().for_each(|samples| samples.sort_by_key(|sample| sample.row));
+        trials
+    };
+    assert_eq!(sorted(three.path()), sorted(one.path()));
+}
+
+#[test]
 fn what_is_done_is_not_done_again() {
     let out = tempfile::tempdir().unwrap();
     let request = evaluation(out.path(), vec![trial("words", "dos+eb")]);
     run(&request).unwrap();
     let before = std::fs::read(out.path().join("results.json")).unwrap();
-    let left = Cell::new(usize::MAX);
-    evaluate(&request, &mut model(), &Bytes, &mut |progress| left.set(progress.left)).unwrap();
-    assert_eq!(left.get(), 0);
+    let mut left = usize::MAX;
+    evaluate(&request, &mut [&mut model()], &Bytes, &mut |progress| left = progress.left).unwrap();
+    assert_eq!(left, 0);
     assert_eq!(std::fs::read(out.path().join("results.json")).unwrap(), before);
 }
 
@@ -153,7 +169,7 @@ fn progress_counts_and_knows_the_running_accuracy() {
     let out = tempfile::tempdir().unwrap();
     let mut seen = Vec::new();
     let request = evaluation(out.path(), vec![trial("words", "dos+eb"), trial("words", "dos+top4")]);
-    evaluate(&request, &mut model(), &Bytes, &mut |progress| {
+    evaluate(&request, &mut [&mut model()], &Bytes, &mut |progress| {
         seen.push((progress.number, progress.done, progress.correct, progress.left));
     })
     .unwrap();
@@ -205,9 +221,9 @@ fn samples_of_an_unknown_configuration_are_not_gone_on_with() {
 fn two_runs_do_not_write_to_one_folder() {
     let out = tempfile::tempdir().unwrap();
     let request = evaluation(out.path(), vec![trial("words", "dos+eb")]);
-    let inner = Cell::new(None);
-    evaluate(&request, &mut model(), &Bytes, &mut |_| inner.set(Some(run(&request).unwrap_err().to_string()))).unwrap();
-    assert!(inner.take().unwrap().starts_with("another run is writing to"));
+    let mut inner = String::new();
+    evaluate(&request, &mut [&mut model()], &Bytes, &mut |_| inner = run(&request).unwrap_err().to_string()).unwrap();
+    assert!(inner.starts_with("another run is writing to"));
 }
 
 #[test]

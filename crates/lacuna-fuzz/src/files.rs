@@ -59,7 +59,7 @@ fn computes(checkpoint: &Checkpoint) -> bool {
     // A configuration may ask for more memory than there is; what it describes is checked before it is loaded.
     let small = checkpoint.parameters() < 1 << 20 && checkpoint.mask_token().is_ok();
     small
-        && load(checkpoint, Some(Precision::F32), Device::Cpu).is_ok_and(|mut model| {
+        && load(checkpoint, Some(Precision::F32), &Device::Cpu).is_ok_and(|mut model| {
             let tokens = [1, model.description().mask];
             model.observe(&[View { tokens: &tokens, ..View::default() }]).is_ok() && model.logits(0).is_ok()
         })

@@ -31,8 +31,8 @@ fn server() -> &'static (Runtime, Router) {
         let limits = Limits { gen_length: 4, runs: 2, timeout: Duration::from_secs(20), ..Limits::default() };
         let config = Config { model_name: "mini".into(), limits, ..Config::default() };
         let checkpoint = Checkpoint::embedded().expect("the embedded model");
-        let model = load(&checkpoint, None, Device::Cpu).expect("the embedded model");
-        let server = runtime.block_on(async { Server::new(checkpoint, model, config) }).expect("a server");
+        let model = load(&checkpoint, None, &Device::Cpu).expect("the embedded model");
+        let server = runtime.block_on(async { Server::new(checkpoint, vec![model], config) }).expect("a server");
         (runtime, server.router())
     })
 }

@@ -13,12 +13,12 @@ fn main() -> Result<()> {
     let checkpoint = Checkpoint::random(shape)?;
     let length = arguments.next().and_then(|length| length.parse().ok()).unwrap_or(192);
     let (device, precisions) = match arguments.next().as_deref() {
-        Some("cuda") => (Device::Cuda, &[Precision::Bf16][..]),
+        Some("cuda") => (Device::Cuda(vec![0]), &[Precision::Bf16][..]),
         _ => (Device::Cpu, &[Precision::F32, Precision::Bf16, Precision::Int8, Precision::Int4][..]),
     };
     for &precision in precisions {
         let start = Instant::now();
-        let mut model = load(&checkpoint, Some(precision), device)?;
+        let mut model = load(&checkpoint, Some(precision), &device)?;
         let loaded = start.elapsed();
         let mask = model.description().mask;
         let tokens: Vec<u32> = (0..length).map(|i| if i < length / 3 { 100 + i as u32 } else { mask }).collect();

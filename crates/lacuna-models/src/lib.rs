@@ -12,7 +12,7 @@
 //! use lacuna_models::{Checkpoint, Device, load};
 //!
 //! let checkpoint = Checkpoint::embedded()?;
-//! let mut model = load(&checkpoint, None, Device::Auto)?;
+//! let mut model = load(&checkpoint, None, &Device::Auto)?;
 //! let mut tokens = checkpoint.text()?.chat(&[("user", "Hello!")])?;
 //! tokens.resize(tokens.len() + 16, model.description().mask);
 //! model.observe(&[View { tokens: &tokens, ..View::default() }])?;
@@ -68,6 +68,8 @@ pub use checkpoint::Checkpoint;
 pub use constraint::EachGap;
 pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
 #[cfg(feature = "cuda")]
+pub(crate) use cuda::gpu_count;
+#[cfg(feature = "cuda")]
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 #[cfg(feature = "text")]
 pub use encode::GAP;
@@ -79,7 +81,7 @@ pub use family::{Convention, Family};
 pub use job::Job;
 #[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
-pub use model::{Device, Memory, Model, load};
+pub use model::{Device, Memory, Model, describe_devices, load, load_replicas};
 #[cfg(feature = "text")]
 pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
@@ -93,6 +95,6 @@ pub use text::{Specials, Text};
 pub use threads::usual_threads;
 pub use weight::{forward_bytes, forward_flops};
 #[cfg(not(feature = "cuda"))]
-pub(crate) use without_cuda::CudaPredictor;
-#[cfg(not(feature = "cuda"))]
 pub use without_cuda::describe_gpu;
+#[cfg(not(feature = "cuda"))]
+pub(crate) use without_cuda::{CudaPredictor, gpu_count};

@@ -7,12 +7,25 @@ pub fn describe_gpu() -> Result<String> {
     Err(no_gpu())
 }
 
+/// The number of GPUs.
+pub(crate) fn gpu_count() -> Result<usize> {
+    Err(no_gpu())
+}
+
 /// The predictor that such a build has not.
 pub(crate) struct CudaPredictor;
 
 impl CudaPredictor {
     pub(crate) fn load(_checkpoint: &Checkpoint, _precision: Option<Precision>) -> Result<CpuPredictor> {
         Err(no_gpu())
+    }
+
+    pub(crate) fn load_onto(
+        _number: usize,
+        checkpoint: &Checkpoint,
+        precision: Option<Precision>,
+    ) -> Result<CpuPredictor> {
+        Self::load(checkpoint, precision)
     }
 }
 

@@ -479,19 +479,19 @@ fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
             .starts_with("int8 is not supported on CUDA yet: use precision bf16 or precision fp8 or device cpu"),
         "{refused}"
     );
-    let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), Device::Auto).unwrap();
+    let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), &Device::Auto).unwrap();
     assert!(model.device().starts_with("cpu"));
-    let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Cpu).err().unwrap();
+    let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), &Device::Cpu).err().unwrap();
     let expected = "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use precision bf16";
     assert_eq!(refused.to_string(), expected);
-    let found = lacuna_models::load(&checkpoint, None, Device::Auto).unwrap().device();
+    let found = lacuna_models::load(&checkpoint, None, &Device::Auto).unwrap().device();
     match describe_gpu() {
         Ok(_) => assert!(found.starts_with("cuda"), "{found}"),
         Err(error) => {
             assert!(found.starts_with("cpu"), "{found}");
-            let refused = lacuna_models::load(&checkpoint, None, Device::Cuda).err().unwrap();
+            let refused = lacuna_models::load(&checkpoint, None, &Device::Cuda(vec![0])).err().unwrap();
             assert!(matches!(refused, Error::NoGpu { .. }) && refused.to_string() == error.to_string());
-            let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), Device::Auto).err().unwrap();
+            let refused = lacuna_models::load(&checkpoint, Some(Precision::Fp8), &Device::Auto).err().unwrap();
             assert!(refused.to_string().starts_with("fp8 needs an NVIDIA Hopper GPU (H100, H200), but "), "{refused}");
         }
     }

@@ -2,11 +2,12 @@
 
 use std::path::{PathBuf, absolute};
 use std::process::id;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
+use std::{panic, thread};
 
-use lacuna::{AttentionSource, Canvas, Description, Draw, Row, Sampling, Target, Token, TokenSet, View};
-use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Precision, Specials};
+use lacuna::{AttentionSource, Canvas, Description, Draw, Observation, Row, Sampling, Target, Token, TokenSet, View};
+use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Precision, Specials, load_replicas};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -23,7 +24,10 @@ use crate::stream::Stream;
 pub(crate) struct Model {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) ends: Vec<Token>,
-    predictor: Mutex<Box<dyn lacuna_models::Model>>,
+    /// The model on each of its devices.
+    replicas: Vec<Mutex<Box<dyn lacuna_models::Model>>>,
+    /// Number of texts that were begun: they take turns on the replicas.
+    begun: AtomicUsize,
     description: Description,
     setup: Setup,
     /// Its own threads, if a number was given.
@@ -62,38 +66,79 @@ pub(crate) struct Seen {
 }
 
 impl Model {
-    /// Asks the predictor something, with Python let go.
-    ///
     /// A process that was forked off goes on with threads of its own. What cannot go on there is refused: a GPU's memory, and a
     /// model that another thread was using at that moment, whose state is anything.
-    pub(crate) fn ask<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut dyn lacuna_models::Model) -> T + Send,
-    ) -> PyResult<T> {
+    fn enter(&self) -> PyResult<()> {
         let forked = self.process.load(Ordering::Relaxed) != id();
         if forked && self.on_gpu {
             return Err(Error::new_err(
                 "a model on a GPU cannot be used in a process that was forked off: start processes with spawn, or load it there",
             ));
         }
-        if forked && matches!(self.predictor.try_lock(), Err(TryLockError::WouldBlock)) {
+        let busy = |replica: &Mutex<_>| matches!(replica.try_lock(), Err(TryLockError::WouldBlock));
+        if forked && self.replicas.iter().any(busy) {
             return Err(Error::new_err(
                 "the model was computing when this process was forked off: load it again here, or start processes with spawn",
             ));
         }
         self.process.store(id(), Ordering::Relaxed);
-        py.detach(|| {
-            let mut locked = self.predictor.lock().unwrap_or_else(PoisonError::into_inner);
-            let predictor = locked.as_mut();
-            self.pool.as_ref().unwrap_or(&SHARED).run(|| work(predictor))
-        })
+        Ok(())
     }
 
-    /// Takes a step with each job, in one forward pass. Between steps signals are looked at: Ctrl-C ends it here.
-    pub(crate) fn step(&self, py: Python<'_>, jobs: Vec<&mut Job>) -> PyResult<bool> {
+    /// Asks a replica something, on the model's threads.
+    fn ask_replica<T: Send>(
+        &self,
+        number: usize,
+        work: impl FnOnce(&mut dyn lacuna_models::Model) -> T + Send,
+    ) -> PyResult<T> {
+        let mut locked = self.replicas[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let predictor = locked.as_mut();
+        self.pool.as_ref().unwrap_or(&SHARED).run(|| work(predictor))
+    }
+
+    /// Asks the first replica something, with Python let go.
+    pub(crate) fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn lacuna_models::Model) -> T + Send,
+    ) -> PyResult<T> {
+        self.enter()?;
+        py.detach(|| self.ask_replica(0, work))
+    }
+
+    /// Drops what a replica remembers of a job that ends early.
+    pub(crate) fn abandon(&self, py: Python<'_>, replica: usize, job: Job) -> PyResult<()> {
+        self.enter()?;
+        py.detach(|| self.ask_replica(replica, |predictor| job.run.abandon(predictor)))
+    }
+
+    /// The replica for a new text.
+    pub(crate) fn next_replica(&self) -> usize {
+        self.begun.fetch_add(1, Ordering::Relaxed) % self.replicas.len()
+    }
+
+    /// Takes a step with each job on its replica; those of a replica share a forward pass, and replicas compute at the same time.
+    /// Between steps signals are looked at: Ctrl-C ends it here. False if there was no job.
+    pub(crate) fn step(&self, py: Python<'_>, jobs: Vec<(usize, &mut Job)>) -> PyResult<bool> {
         py.check_signals()?;
-        self.ask(py, |predictor| Job::step(jobs, predictor))?.map_err(raise)
+        self.enter()?;
+        let mut groups: Vec<Vec<&mut Job>> = self.replicas.iter().map(|_| Vec::new()).collect();
+        jobs.into_iter().for_each(|(replica, job)| groups[replica].push(job));
+        let mut groups = groups.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty());
+        let step = |(replica, jobs): (usize, Vec<&mut Job>)| {
+            self.ask_replica(replica, |predictor| Job::step(jobs, predictor))?.map_err(raise)
+        };
+        let Some(first) = groups.next() else { return Ok(false) };
+        py.detach(|| {
+            thread::scope(|scope| {
+                let threads: Vec<_> = groups.map(|group| scope.spawn(move || step(group))).collect();
+                let mut outcome = step(first);
+                for thread in threads {
+                    outcome = outcome.and(thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+                }
+                outcome
+            })
+        })
     }
 }
 
@@ -115,15 +160,7 @@ impl Model {
         // A torch.device is written like its name.
         let device =
             device.map_or_else(|| Ok("auto".to_string()), |device| Ok::<_, PyErr>(device.str()?.to_string()))?;
-        let place = match device.as_str() {
-            "auto" => Device::Auto,
-            "cpu" => Device::Cpu,
-            "cuda" | "cuda:0" => Device::Cuda,
-            other => {
-                let why = format!("there is no device '{other}'; there are auto, cpu, cuda and cuda:0");
-                return Err(PyValueError::new_err(why));
-            }
-        };
+        let place: Device = device.parse().map_err(raise)?;
         let parsed = precision.as_deref().map(parse_precision).transpose()?;
         let isa = isa.unwrap_or_else(|| "auto".into());
         let chosen: Option<Isa> = match isa.as_str() {
@@ -154,18 +191,19 @@ impl Model {
             if let Some(shifted) = shifted {
                 checkpoint = checkpoint.with_shift(shifted);
             }
-            let predictor = lacuna_models::load(&checkpoint, parsed, place)?;
-            Ok((checkpoint, predictor))
+            let replicas = load_replicas(&checkpoint, parsed, &place)?;
+            Ok((checkpoint, replicas))
         };
         let loaded = py.detach(|| pool.as_ref().unwrap_or(&SHARED).run(load))?;
-        let (checkpoint, predictor) = loaded.map_err(|error: lacuna_models::Error| raise(error))?;
-        let (ends, description) = (checkpoint.ends(), predictor.description().clone());
-        let on_gpu = !predictor.device().starts_with("cpu");
+        let (checkpoint, replicas) = loaded.map_err(|error: lacuna_models::Error| raise(error))?;
+        let (ends, description) = (checkpoint.ends(), replicas[0].description().clone());
+        let on_gpu = !replicas[0].device().starts_with("cpu");
         if on_gpu {
             GPU_PROCESS.store(id(), Ordering::Relaxed);
         }
-        let (predictor, process) = (Mutex::new(predictor), AtomicU32::new(id()));
-        Ok(Self { checkpoint, ends, predictor, description, setup, pool, on_gpu, process })
+        let replicas = replicas.into_iter().map(Mutex::new).collect();
+        let (begun, process) = (AtomicUsize::new(0), AtomicU32::new(id()));
+        Ok(Self { checkpoint, ends, replicas, begun, description, setup, pool, on_gpu, process })
     }
 
     /// Pickles as what it was made with: whoever unpickles it loads it.
@@ -273,14 +311,22 @@ impl Model {
         streams.dedup_by_key(|stream| stream.as_ptr() as usize);
         let mut all: Vec<_> = streams.iter().map(|stream| stream.get().lock(py)).collect();
         let open: Vec<bool> = all.iter().map(|progress| !progress.finished()).collect();
-        let any = model.step(py, all.iter_mut().filter_map(|progress| progress.open_job()).collect())?;
+        let places = streams.iter().map(|stream| stream.get().replica);
+        let jobs = places.zip(&mut all).filter_map(|(replica, progress)| Some((replica, progress.open_job()?)));
+        let any = model.step(py, jobs.collect())?;
         for ((stream, progress), _) in streams.iter().zip(&mut all).zip(open).filter(|(_, open)| *open) {
             stream.get().look_for_stops(progress)?;
         }
         Ok(any)
     }
 
-    /// Recommended batch size for many texts.
+    /// Number of its replicas, one for each GPU that `device` names.
+    #[getter]
+    fn replicas(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// Recommended batch size for many texts, on each replica.
     #[getter]
     fn usual_batch(&self, py: Python<'_>) -> PyResult<usize> {
         self.ask(py, |predictor| predictor.usual_batch())
@@ -328,19 +374,31 @@ impl Model {
     }
 
     /// One forward pass over a canvas: its logits, and the dependency scores of every layer.
-    fn probe(&self, py: Python<'_>, #[pyo3(from_py_with = tokens)] tokens: Vec<Token>) -> PyResult<Seen> {
+    fn probe(&self, py: Python<'_>, tokens: Bound<'_, PyAny>) -> PyResult<Seen> {
+        Ok(self.probe_batch(py, vec![tokens])?.remove(0))
+    }
+
+    /// `probe` of several canvases, which may differ in length, in one forward pass.
+    fn probe_batch(&self, py: Python<'_>, canvases: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Seen>> {
+        let canvases: Vec<Vec<Token>> = canvases.iter().map(tokens).collect::<PyResult<_>>()?;
+        if canvases.is_empty() {
+            return Ok(Vec::new());
+        }
         let attention: Vec<AttentionSource> =
             (0..self.description.layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
-        let seen = self.ask(py, |predictor| -> lacuna::Result<_> {
-            let view = View { tokens: &tokens, attention: &attention, ..View::default() };
-            let seen = predictor.observe(&[view])?.remove(0);
-            Ok((predictor.logits(0)?, seen.dependency))
+        let seen = self.ask(py, |predictor| -> lacuna::Result<Vec<_>> {
+            let view = |tokens| View { tokens, attention: &attention, ..View::default() };
+            let seen = predictor.observe(&canvases.iter().map(|tokens| view(tokens)).collect::<Vec<_>>())?;
+            let logits = |(number, seen): (usize, Observation)| Ok((predictor.logits(number)?, seen.dependency));
+            seen.into_iter().enumerate().map(logits).collect()
         })?;
-        let (logits, dependency) = seen.map_err(raise)?;
-        let shape = vec![logits.len(), self.description.vocabulary];
-        let dependency =
-            dependency.iter().map(|scores| floats(py, scores, vec![scores.len()])).collect::<PyResult<_>>()?;
-        Ok(Seen { logits: floats(py, &logits.concat(), shape)?, dependency })
+        let seen = seen.map_err(raise)?.into_iter().map(|(logits, dependency)| {
+            let shape = vec![logits.len(), self.description.vocabulary];
+            let dependency = dependency.iter().map(|scores| floats(py, scores, vec![scores.len()]));
+            let dependency = dependency.collect::<PyResult<_>>()?;
+            Ok(Seen { logits: floats(py, &logits.concat(), shape)?, dependency })
+        });
+        seen.collect()
     }
 
     /// The tokens of a text; no template and no special token is added.
@@ -411,6 +469,7 @@ impl Model {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let (device, precision) = self.ask(py, |predictor| (predictor.device(), predictor.precision().name()))?;
+        let device = if self.replicas.len() == 1 { device } else { format!("{} times {device}", self.replicas.len()) };
         Ok(format!("Model({:?}, device={device:?}, precision={precision:?})", self.checkpoint.name()))
     }
 }

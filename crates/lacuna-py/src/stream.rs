@@ -20,6 +20,8 @@ const OPEN: &str = "░";
 #[pyclass(frozen, module = "lacunalm")]
 pub(crate) struct Stream {
     pub(crate) model: Py<Model>,
+    /// The replica of the model that decodes it.
+    pub(crate) replica: usize,
     plan: Plan,
     stops: Vec<String>,
     progress: Mutex<Progress>,
@@ -62,7 +64,8 @@ impl Progress {
 
 impl Stream {
     pub(crate) fn new(model: Py<Model>, job: Job, plan: Plan, stops: Vec<String>) -> Self {
-        Self { model, plan, stops, progress: Mutex::new(Progress { job: Some(job), cut: None }) }
+        let replica = model.get().next_replica();
+        Self { model, replica, plan, stops, progress: Mutex::new(Progress { job: Some(job), cut: None }) }
     }
 
     pub(crate) fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, Progress> {
@@ -84,7 +87,7 @@ impl Stream {
     /// Takes a step, if there is one left.
     fn advance(&self, py: Python<'_>, progress: &mut Progress) -> PyResult<bool> {
         let Some(job) = progress.open_job() else { return Ok(false) };
-        self.model.get().step(py, vec![job])?;
+        self.model.get().step(py, vec![(self.replica, job)])?;
         self.look_for_stops(progress)?;
         Ok(true)
     }
@@ -168,7 +171,7 @@ impl Drop for Stream {
         let progress = self.progress.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(job) = progress.job.take().filter(|job| !job.run.is_finished()) {
             // A process that was forked off cannot reach some models; there it leaves nothing behind either.
-            let _ = Python::attach(|py| self.model.get().ask(py, |predictor| job.run.abandon(predictor)));
+            let _ = Python::attach(|py| self.model.get().abandon(py, self.replica, job));
         }
     }
 }

@@ -159,6 +159,16 @@ class Probe(EngineCase):
             self.assertTrue(all(0 < score < 1 for score in scores[-4:]))
 
 
+    def test_a_batch_is_seen_as_each_canvas_alone(self):
+        mask = self.model.mask_token
+        canvases = [self.model.encode(PROMPT) + [mask] * 4, [1, 2, mask]]
+        for seen, canvas in zip(self.model.probe_batch(canvases), canvases, strict=True):
+            alone = self.model.probe(canvas)
+            self.assertEqual(bytes(seen.logits), bytes(alone.logits))
+            self.assertEqual(list(map(bytes, seen.dependency)), list(map(bytes, alone.dependency)))
+        self.assertEqual(self.model.probe_batch([]), [])
+
+
 class Facts(EngineCase):
     def test_the_model_tells_about_itself(self):
         facts = self.model.description
@@ -246,7 +256,7 @@ class Misuse(EngineCase):
             (ValueError, "leave out gen_length", lambda: fill("a <gap:3> b", gen_length=3)),
             (ValueError, "without positions", lambda: probe([])),
             (ValueError, "out of range", lambda: probe([99999])),
-            (ValueError, "no device 'gpu'; there are auto, cpu, cuda", lambda: lacuna.Model(device="gpu")),
+            (ValueError, "no device 'gpu': use auto, cpu, cuda, a GPU such as cuda:1", lambda: lacuna.Model(device="gpu")),
             (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
             (lacuna.Error, 'fp8 needs .* use precision="bf16"', lambda: lacuna.Model(device="cpu", precision="fp8")),
             (FileNotFoundError, "/nowhere is neither a directory nor", lambda: lacuna.Model("/nowhere")),

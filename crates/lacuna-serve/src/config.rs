@@ -78,9 +78,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most runs that are taken on at a time.
-    pub(crate) fn capacity(&self) -> usize {
-        self.batch.saturating_add(self.queue)
+    /// The most runs that so many replicas take on at a time.
+    pub(crate) fn capacity(&self, replicas: usize) -> usize {
+        self.batch.saturating_mul(replicas).saturating_add(self.queue)
     }
 }
 

@@ -35,11 +35,11 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 /// The time that connections may take to close once all work is done.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
-/// Serves a model until the first ctrl-c or SIGTERM, and then finishes what it took on; a second signal ends it at once.
+/// Serves a model, of which there are one or several replicas, until the first ctrl-c or SIGTERM, and then finishes what it took on; a second signal ends it at once.
 /// `announce` is told the address when requests can come. On SIGHUP `keys` is asked for the keys that are valid from then on.
 pub fn run(
     checkpoint: Checkpoint,
-    model: Box<dyn Model>,
+    replicas: Vec<Box<dyn Model>>,
     config: Config,
     keys: impl Fn() -> std::result::Result<Vec<ApiKey>, String>,
     announce: impl FnOnce(SocketAddr),
@@ -47,7 +47,7 @@ pub fn run(
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(TOKENIZER_THREADS).enable_all().build().map_err(Error::Serve)?;
     let result = runtime.block_on(async {
-        let server = Server::new(checkpoint, model, config)?;
+        let server = Server::new(checkpoint, replicas, config)?;
         let service = server.service.clone();
         let mut signals = Signals::new().map_err(Error::Serve)?;
         let listener = server.listen().await?;
@@ -147,9 +147,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the thread that decodes. The model must be the checkpoint's.
-    pub fn new(checkpoint: Checkpoint, model: Box<dyn Model>, config: Config) -> Result<Self> {
-        let (service, done) = Service::new(checkpoint, model, config)?;
+    /// Starts a thread for each replica of the model, which must be the checkpoint's.
+    pub fn new(checkpoint: Checkpoint, replicas: Vec<Box<dyn Model>>, config: Config) -> Result<Self> {
+        let (service, done) = Service::new(checkpoint, replicas, config)?;
         let router = api::router(service.clone())?;
         Ok(Self { service, router, done })
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use lacuna::{Description, Token};
-use lacuna_models::{Checkpoint, Model, Text};
+use lacuna_models::{Checkpoint, Model, Text, describe_devices};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::api::ApiError;
@@ -77,20 +77,23 @@ impl Service {
     /// Starts the scheduler. The receiver ends when the server is to end and all work is done.
     pub(crate) fn new(
         checkpoint: Checkpoint,
-        mut model: Box<dyn Model>,
+        mut replicas: Vec<Box<dyn Model>>,
         config: Config,
     ) -> Result<(Arc<Self>, mpsc::Receiver<()>)> {
         let longest = checkpoint.text().map_err(|source| Error::NoText { source })?.longest_token();
+        let model = replicas.first().expect("there is a model");
         let description = model.description().clone();
-        let (device, precision) = (model.device(), model.precision().name().to_string());
+        let (device, precision) = (describe_devices(&replicas), model.precision().name().to_string());
         let metrics = Arc::new(Metrics::new(Build {
             model: config.model_name.clone(),
             device: device.clone(),
             precision: precision.clone(),
         }));
-        metrics.weights.set(model.memory(1).weights);
-        model.reuse_prompts(config.limits.prompt_bytes);
-        let scheduler = Scheduler::start(model, config.limits, metrics.clone()).map_err(Error::Thread)?;
+        metrics.weights.set(replicas.iter().map(|model| model.memory(1).weights).sum());
+        for model in &mut replicas {
+            model.reuse_prompts(config.limits.prompt_bytes);
+        }
+        let scheduler = Scheduler::start(replicas, config.limits, metrics.clone()).map_err(Error::Thread)?;
         let (work, done) = mpsc::channel(1);
         let prompt_bytes = description.context.saturating_mul(longest);
         let body_bytes = BODY_BYTES.saturating_add(prompt_bytes.saturating_mul(ESCAPED));

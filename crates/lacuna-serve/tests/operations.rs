@@ -200,7 +200,7 @@ async fn other_pages_may_not_call_unless_they_are_named() {
     assert_eq!(send(&open, preflight()).await.headers["access-control-allow-origin"], "https://example.org");
     let checkpoint = lacuna_models::Checkpoint::embedded().unwrap();
     let wrong = Config { cors_origins: vec!["example.org".into()], ..config(Limits::default()) };
-    let error = lacuna_serve::Server::new(checkpoint, common::embedded(), wrong).err().unwrap();
+    let error = lacuna_serve::Server::new(checkpoint, vec![common::embedded()], wrong).err().unwrap();
     assert!(error.to_string().contains("no origin"), "{error}");
 }
 

@@ -53,6 +53,7 @@ mod pace;
 mod plan;
 mod predictor;
 mod probe;
+mod replicas;
 mod revision;
 mod run;
 mod scene;
@@ -82,6 +83,7 @@ pub use predictor::{
     AttentionSource, Borders, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention,
     ReadPlan, Refresh, Row, StopRule, Target, View, Visibility,
 };
+pub use replicas::{Replica, Work, decode_all};
 pub use revision::{Backtrack, Changes, Contrast, Doubt, Edit, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;
 pub use scene::{Ranked, Ranking, Scene};

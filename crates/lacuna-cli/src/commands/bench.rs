@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{Belief, Borders, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
-use lacuna_models::{Checkpoint, CpuSpeed, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load};
+use lacuna_models::{
+    Checkpoint, CpuSpeed, Device, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load,
+};
 use serde::Serialize;
 
 use super::print;
@@ -37,8 +39,8 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, default_value_t = args::Precision::Bf16)]
     precision: args::Precision,
     /// Compute device
-    #[arg(long, value_enum, default_value_t = args::Device::Auto)]
-    device: args::Device,
+    #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
+    device: Device,
     /// The CPU's instruction set; auto is the one that LACUNA_ISA names, or else the fastest
     #[arg(long, value_enum, default_value_t = args::Isa::Auto)]
     isa: args::Isa,
@@ -162,7 +164,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let cached = !plan.strategy.cache.is_exact() || usual_block.is_some();
     let precision = Precision::from(args.precision);
     let mut model = Timed {
-        inner: load(&checkpoint, Some(precision), args.device.into())?,
+        inner: load(&checkpoint, Some(precision), &args.device)?,
         forward: Duration::ZERO,
         read: Duration::ZERO,
         rows: 0,

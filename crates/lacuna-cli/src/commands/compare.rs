@@ -8,7 +8,7 @@ use lacuna_models::{Job, Kind, Plan};
 
 use super::{print, text_or_stdin};
 use crate::args::{Decoding, Format, Model};
-use crate::engine::Engine;
+use crate::engine::{Engine, decode};
 use crate::render;
 
 #[derive(Args)]
@@ -49,7 +49,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
         if stderr().is_terminal() {
             write!(stderr(), "\r\x1b[K{} …", plan.strategy.name)?;
         }
-        engine.decode(std::slice::from_mut(job), |_, _| Ok(()))?;
+        decode(job, engine.predictor.as_mut(), |_| Ok(()))?;
         if args.format == Format::Json {
             print(&serde_json::to_string(&job.record(plan, &engine.checkpoint)?)?)?;
         }

@@ -112,8 +112,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         "--ray takes the `lacuna` command of the Python package: pip install '.[ray]' in a checkout"
     );
     let request = args.decoding.request()?;
-    let mut engine = Engine::open(&args.model)?;
-    let speech = Voice::of(&engine.checkpoint)?;
+    let mut engine = Engine::open_replicas(&args.model)?;
     let evaluation = Evaluation {
         out: args.out.clone(),
         data: args.data.clone().or_else(|| args.model.model.clone()),
@@ -133,7 +132,9 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         unconfined: args.unconfined,
     };
     let mut bar = Bar::new();
-    let result = evaluate(&evaluation, engine.predictor.as_mut(), &speech, &mut |progress| bar.show("", progress));
+    let (checkpoint, mut replicas) = engine.parts();
+    let speech = Voice::of(checkpoint)?;
+    let result = evaluate(&evaluation, &mut replicas, &speech, &mut |progress| bar.show("", progress));
     bar.end();
     let entries = result?;
     if args.format == Format::Json {

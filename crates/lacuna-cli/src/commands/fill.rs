@@ -7,7 +7,7 @@ use lacuna_models::{GAP, Job, Kind};
 
 use super::text_or_stdin;
 use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};
-use crate::engine::Engine;
+use crate::engine::{Engine, decode};
 use crate::show::Show;
 
 #[derive(Args)]
@@ -55,8 +55,8 @@ pub(crate) fn fill(args: &Fill) -> Result<()> {
     let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
         .map_err(|error| anyhow!("{error}: write each gap as {gap}"))?;
     let run = plan.fill(canvas, args.allow_eos, engine.predictor.description())?;
-    let mut jobs = [Job::new(run, prompt.len(), Kind::Fill)];
-    let mut show = Show::new(&args.output, 1, &engine);
-    engine.decode(&mut jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
-    show.finish(&jobs[0], &plan, &engine)
+    let mut job = Job::new(run, prompt.len(), Kind::Fill);
+    let mut show = Show::new(&args.output, 1, &plan, &engine.checkpoint);
+    decode(&mut job, engine.predictor.as_mut(), |job| show.step(&[job]))?;
+    show.finish(&job)
 }

@@ -1,12 +1,14 @@
 //! `lacuna generate`: answer prompts.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdin};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::catalogue::Params;
-use lacuna::{CONSTRAINTS, Token};
+use lacuna::{CONSTRAINTS, Description, Run, Token, Work, decode_all};
 use lacuna_models::{Job, Kind, Record, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -94,7 +96,7 @@ struct Line {
 }
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
-    let mut engine = Engine::open(&args.model)?;
+    let mut engine = Engine::open_replicas(&args.model)?;
     let request = args.decoding.request()?;
     let plan = request.plan(&engine.checkpoint)?;
     let prompts = prompts(args, &engine)?;
@@ -110,12 +112,52 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
         let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
         jobs.push(Job { id: prompt.id, columns: prompt.columns, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
     }
-    let mut show = Show::new(&args.output, jobs.len(), &engine);
-    for jobs in jobs.chunks_mut(args.batch) {
-        engine.decode(jobs, |engine, jobs| show.step(jobs, &plan, engine))?;
-        jobs.iter().try_for_each(|job| show.finish(job, &plan, &engine))?;
+    let (checkpoint, mut replicas) = engine.parts();
+    let mut show = Show::new(&args.output, jobs.len(), &plan, checkpoint);
+    show.watch &= replicas.len() == 1;
+    let mut answers = InTurn { show, finished: BTreeMap::new(), shown: 0 };
+    decode_all(&mut replicas, args.batch, jobs.into_iter().enumerate(), &mut answers)
+}
+
+/// Shows answers in the order of their prompts.
+struct InTurn<'a> {
+    show: Show<'a>,
+    /// Those that are finished before their turn.
+    finished: BTreeMap<usize, Job>,
+    shown: usize,
+}
+
+/// A prompt's number, and its answer.
+struct Numbered(usize, Job);
+
+impl AsMut<Run> for Numbered {
+    fn as_mut(&mut self) -> &mut Run {
+        &mut self.1.run
     }
-    Ok(())
+}
+
+impl Work for InTurn<'_> {
+    type Question = (usize, Job);
+    type Job = Numbered;
+    type Error = anyhow::Error;
+
+    fn begin(&mut self, (number, job): (usize, Job), _model: &Description) -> Result<Numbered> {
+        Ok(Numbered(number, job))
+    }
+
+    fn stepped(&mut self, jobs: &mut [Numbered], took: Duration) -> Result<()> {
+        jobs.iter_mut().for_each(|Numbered(_, job)| job.took += took);
+        self.show.step(&Vec::from_iter(jobs.iter().map(|Numbered(_, job)| job)))
+    }
+
+    fn finished(&mut self, jobs: Vec<Numbered>) -> Result<()> {
+        self.finished.extend(jobs.into_iter().map(|Numbered(number, job)| (number, job)));
+        while let Some(job) = self.finished.remove(&self.shown) {
+            self.show.finish(&job)?;
+            self.shown += 1;
+        }
+        Ok(())
+    }
 }
 
 /// All prompts that the flags name, in the order: arguments, --prompt, --prompt-tokens, --jsonl. With none of them, what

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Command, ValueEnum};
+use lacuna_models::{Device, describe_devices};
 use lacuna_serve::{ApiKey, Config, Example, Limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 
 use super::{print, read};
-use crate::args::{self, Device, Isa, Precision};
+use crate::args::{self, Isa, Precision};
 use crate::engine::Engine;
 
 /// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
@@ -67,8 +68,8 @@ pub(crate) struct Serve {
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
     #[arg(long, value_enum, env = "LACUNA_PRECISION", help_heading = "Model")]
     precision: Option<Precision>,
-    /// The device to compute on [default: auto]
-    #[arg(long, value_enum, env = "LACUNA_DEVICE", help_heading = "Model")]
+    /// Where to compute: auto, cpu, cuda, cuda:1, or a replica of the model on each of several GPUs, cuda:0,1 or cuda:all [default: auto]
+    #[arg(long, value_name = "DEVICE", env = "LACUNA_DEVICE", help_heading = "Model")]
     device: Option<Device>,
     /// The CPU's instruction set [default: auto, the fastest]
     #[arg(long, value_enum, env = "LACUNA_ISA", help_heading = "Model")]
@@ -146,7 +147,7 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
         mask_token: settings.mask_token,
         shifted: settings.shifted,
         precision: settings.precision,
-        device: settings.device.unwrap_or(Device::Auto),
+        device: settings.device.clone().unwrap_or_default(),
         isa: settings.isa.unwrap_or(Isa::Auto),
         threads: settings.threads,
     };
@@ -155,12 +156,13 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
     for name in unknown {
         tracing::warn!("{name} is set, but there is no such setting: see lacuna serve --help");
     }
-    let Engine { checkpoint, predictor, .. } = Engine::open(&model)?;
-    let (name, device) = (config.model_name.clone(), predictor.device());
+    let Engine { checkpoint, predictor, others, .. } = Engine::open_replicas(&model)?;
+    let models: Vec<_> = std::iter::once(predictor).chain(others).collect();
+    let (name, device) = (config.model_name.clone(), describe_devices(&models));
     let open = config.api_keys.is_empty() && !config.address.ip().is_loopback();
     // The files as they are then.
     let keys = || args.with_file().and_then(|settings| settings.keys()).map_err(|error| format!("{error:#}"));
-    lacuna_serve::run(checkpoint, predictor, config, keys, |address| {
+    lacuna_serve::run(checkpoint, models, config, keys, |address| {
         if open {
             tracing::warn!("{address} is open to everybody who reaches it, since there are no API keys");
         }

@@ -60,8 +60,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         request.get("layer").is_none() && request.get("heads").is_none(),
         "--layer and --heads are what tune looks for: leave them out"
     );
-    let mut engine = Engine::open(&args.model)?;
-    let speech = Voice::of(&engine.checkpoint)?;
+    let mut engine = Engine::open_replicas(&args.model)?;
     let strategy = request.word("strategy").unwrap_or("dos+eb").to_string();
     let plan = request.clone().with("strategy", &*strategy)?.plan(&engine.checkpoint)?;
     let mut trials = Vec::new();
@@ -94,7 +93,9 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         unconfined: args.unconfined,
     };
     let mut bar = Bar::new();
-    let result = calibration::tune(&evaluation, engine.predictor.as_mut(), &speech, &mut |stage, progress| {
+    let (checkpoint, mut replicas) = engine.parts();
+    let speech = Voice::of(checkpoint)?;
+    let result = calibration::tune(&evaluation, &mut replicas, &speech, &mut |stage, progress| {
         bar.show(&format!("{stage} "), progress);
     });
     bar.end();

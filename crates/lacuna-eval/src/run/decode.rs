@@ -1,9 +1,8 @@
 //! Decoding many problems, several in one forward pass.
 
-use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::Duration;
 
-use lacuna::{Canvas, Options, Predictor, Run, Strategy, Token};
+use lacuna::{Canvas, Description, Options, Replica, Run, Strategy, Token, Work, decode_all};
 
 use super::{Speech, Trial};
 use crate::task::{Benchmark, Dependencies, Respect};
@@ -35,6 +34,12 @@ struct Job {
     seconds: f64,
 }
 
+impl AsMut<Run> for Job {
+    fn as_mut(&mut self) -> &mut Run {
+        &mut self.run
+    }
+}
+
 /// Builds the runs of a trial.
 pub(super) struct Decoder<'a> {
     pub(super) trial: &'a Trial,
@@ -46,9 +51,9 @@ pub(super) struct Decoder<'a> {
 
 impl Decoder<'_> {
     /// A run for this prompt. Everything that the model cannot do is refused here.
-    pub(super) fn start(&self, question: &Question, predictor: &dyn Predictor) -> Result<Run> {
+    pub(super) fn start(&self, question: &Question, model: &Description) -> Result<Run> {
         let Trial { gen_length, early_stop, .. } = *self.trial;
-        let (model, prompt, strategy) = (predictor.description(), &question.prompt, self.strategy(question.problem)?);
+        let (prompt, strategy) = (&question.prompt, self.strategy(question.problem)?);
         let (length, context) = (strategy.window.canvas_length(prompt.len(), gen_length, model), model.context);
         if length > context {
             return Err(lacuna::Error::TooLong { length, context }.into());
@@ -107,38 +112,15 @@ impl Decoder<'_> {
         Ok(owners)
     }
 
-    /// Decodes all `questions`, up to `batch` at a time; `done` gets the answers that a step finished.
+    /// Decodes all `questions`, up to `batch` at a time on each replica; `done` gets the answers that a step finished.
     pub(super) fn decode(
         &self,
         questions: Vec<Question>,
         batch: usize,
-        predictor: &mut dyn Predictor,
-        mut done: impl FnMut(Vec<Answer>) -> Result<()>,
+        replicas: &mut [Replica<'_>],
+        done: impl FnMut(Vec<Answer>) -> Result<()> + Send,
     ) -> Result<()> {
-        let mut waiting: VecDeque<Question> = questions.into();
-        let mut jobs: Vec<Job> = Vec::new();
-        loop {
-            while jobs.len() < batch.max(1)
-                && let Some(question) = waiting.pop_front()
-            {
-                let run = self.start(&question, predictor)?;
-                jobs.push(Job { question, run, seconds: 0.0 });
-            }
-            if jobs.is_empty() {
-                return Ok(());
-            }
-            let begun = Instant::now();
-            let mut runs: Vec<&mut Run> = jobs.iter_mut().map(|job| &mut job.run).collect();
-            lacuna::step(&mut runs, predictor)?;
-            let share = begun.elapsed().as_secs_f64() / jobs.len() as f64;
-            jobs.iter_mut().for_each(|job| job.seconds += share);
-            let (finished, unfinished) = jobs.into_iter().partition(|job| job.run.is_finished());
-            jobs = unfinished;
-            let finished: Vec<Job> = finished;
-            if !finished.is_empty() {
-                done(finished.into_iter().map(|job| self.answer(job)).collect::<Result<_>>()?)?;
-            }
-        }
+        decode_all(replicas, batch, questions, &mut Answering { decoder: self, done })
     }
 
     fn answer(&self, job: Job) -> Result<Answer> {
@@ -166,5 +148,32 @@ impl Decoder<'_> {
             order,
             respect,
         })
+    }
+}
+
+/// Turns questions into answers.
+struct Answering<'a, F> {
+    decoder: &'a Decoder<'a>,
+    done: F,
+}
+
+impl<F: FnMut(Vec<Answer>) -> Result<()> + Send> Work for Answering<'_, F> {
+    type Question = Question;
+    type Job = Job;
+    type Error = Error;
+
+    fn begin(&mut self, question: Question, model: &Description) -> Result<Job> {
+        let run = self.decoder.start(&question, model)?;
+        Ok(Job { question, run, seconds: 0.0 })
+    }
+
+    fn stepped(&mut self, jobs: &mut [Job], took: Duration) -> Result<()> {
+        let share = took.as_secs_f64() / jobs.len() as f64;
+        jobs.iter_mut().for_each(|job| job.seconds += share);
+        Ok(())
+    }
+
+    fn finished(&mut self, jobs: Vec<Job>) -> Result<()> {
+        (self.done)(jobs.into_iter().map(|job| self.decoder.answer(job)).collect::<Result<_>>()?)
     }
 }

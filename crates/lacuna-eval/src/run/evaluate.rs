@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lacuna::catalogue::Params;
-use lacuna::{Options, Predictor, Visibility};
+use lacuna::{Description, Options, Replica, Visibility};
 
 use super::decode::{Answer, Decoder, Question};
 use super::ledger::Ledger;
@@ -80,15 +80,18 @@ struct Loaded {
     fingerprint: String,
 }
 
-/// Runs everything that is not done yet and returns the results.
+/// Runs everything that is not done yet, on all replicas of the model, and returns the results.
 pub fn evaluate(
     evaluation: &Evaluation,
-    predictor: &mut dyn Predictor,
+    replicas: &mut [Replica<'_>],
     speech: &dyn Speech,
-    watch: &mut dyn FnMut(&Progress<'_>),
+    watch: &mut (dyn FnMut(&Progress<'_>) + Send),
 ) -> Result<Vec<Entry>> {
+    let Some(first) = replicas.first() else {
+        return Err(Error::Request("there is no model to measure".into()));
+    };
     let loaded = load(evaluation, speech)?;
-    check(evaluation, &loaded, predictor, speech)?;
+    check(evaluation, &loaded, first.description(), speech)?;
     let sandbox = sandbox(evaluation, &loaded)?;
     let folder = Folder::create(&evaluation.out, configuration(evaluation, &loaded, sandbox.as_ref()))?;
     let mut judge = Judge { sandbox, outcomes: HashMap::new() };
@@ -136,7 +139,7 @@ pub fn evaluate(
             });
         };
         report(ledger, done_now, left);
-        decoder.decode(questions, evaluation.batch, predictor, |answers| {
+        decoder.decode(questions, evaluation.batch, replicas, |answers| {
             for sample in judge.samples(benchmark, answers)? {
                 ledger.add(sample)?;
                 done_now += 1;
@@ -196,12 +199,12 @@ fn data_fingerprint<'a>(problems: impl Iterator<Item = &'a Problem>) -> String {
 fn check(
     evaluation: &Evaluation,
     loaded: &BTreeMap<String, Loaded>,
-    predictor: &dyn Predictor,
+    model: &Description,
     speech: &dyn Speech,
 ) -> Result<()> {
     for trial in &evaluation.trials {
         let Trial { gen_length, block_length, .. } = *trial;
-        let whole = !matches!(predictor.description().visibility, Visibility::Blocks(_));
+        let whole = !matches!(model.visibility, Visibility::Blocks(_));
         if gen_length == 0 || block_length == 0 || (whole && gen_length % block_length != 0) {
             return Err(Error::Request(format!(
                 "blocks of {block_length} do not divide {gen_length} tokens: choose --block-length so that they do"
@@ -213,7 +216,7 @@ fn check(
         };
         let row = benchmark.problems[problem].row;
         let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, speech };
-        decoder.start(&Question { problem, row, prompt: prompt.clone() }, predictor)?;
+        decoder.start(&Question { problem, row, prompt: prompt.clone() }, model)?;
     }
     Ok(())
 }

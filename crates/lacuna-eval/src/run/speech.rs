@@ -6,7 +6,7 @@ use crate::Result;
 use crate::task::Prompt;
 
 /// Tokenizer and chat template: prompts to tokens, tokens to answers.
-pub trait Speech {
+pub trait Speech: Sync {
     /// The text of a chat of (role, content) turns, up to where the answer begins.
     fn render(&self, turns: &[(&str, &str)]) -> Result<String>;
 

@@ -10,7 +10,7 @@ use cudarc::{cublaslt, nvrtc};
 
 use crate::{Error, Result};
 
-/// The first GPU that the driver shows, and the one stream on which everything happens in order.
+/// One of the GPUs that the driver shows, and the one stream on which everything happens in order.
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -26,24 +26,18 @@ pub(crate) struct Gpu {
 const OLDEST: (i32, i32) = (8, 0);
 
 impl Gpu {
-    /// Opens it, or says why there is none that can be used.
-    pub(crate) fn open() -> Result<Arc<Self>> {
+    /// Opens the GPU with this number, or says why it cannot be used.
+    pub(crate) fn open(number: usize) -> Result<Arc<Self>> {
+        let count = gpu_count()?;
+        if number >= count {
+            let reason = match count {
+                1 => format!("there is no GPU {number}: the driver shows one, which is cuda:0"),
+                _ => format!("there is no GPU {number}: the driver shows {count}, numbered from 0"),
+            };
+            return Err(Error::NoGpu { reason, expected: true });
+        }
         let none = |reason: String| Error::NoGpu { reason, expected: true };
-        // SAFETY: opening a library runs its initializers; these are NVIDIA's.
-        let [driver, cublas, compiler] =
-            unsafe { [sys::is_culib_present(), cublaslt::sys::is_culib_present(), nvrtc::sys::is_culib_present()] };
-        if !driver {
-            let reason = "the NVIDIA driver (libcuda) is not installed".into();
-            return Err(Error::NoGpu { reason, expected: false });
-        }
-        let missing = [("libcublasLt", cublas), ("libnvrtc", compiler)].into_iter().find(|(_, there)| !there);
-        if let Some((library, _)) = missing {
-            let advice = "install the CUDA toolkit, or put its lib64 folder on LD_LIBRARY_PATH";
-            return Err(none(format!("{library} was not found: {advice}")));
-        }
-        result::init().map_err(|error| none(format!("the NVIDIA driver finds no GPU ({})", text(error))))?;
-        check_versions()?;
-        let context = CudaContext::new(0).map_err(|error| {
+        let context = CudaContext::new(number).map_err(|error| {
             none(match error.0 {
                 sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "the GPU's memory is full; stop what else uses it".into(),
                 _ => format!("the GPU cannot be opened ({})", text(error)),
@@ -144,6 +138,26 @@ impl Graph {
     }
 }
 
+/// The number of GPUs that the driver shows, 1 or more.
+pub(crate) fn gpu_count() -> Result<usize> {
+    let none = |reason: String| Error::NoGpu { reason, expected: true };
+    // SAFETY: opening a library runs its initializers; these are NVIDIA's.
+    let [driver, cublas, compiler] =
+        unsafe { [sys::is_culib_present(), cublaslt::sys::is_culib_present(), nvrtc::sys::is_culib_present()] };
+    if !driver {
+        let reason = "the NVIDIA driver (libcuda) is not installed".into();
+        return Err(Error::NoGpu { reason, expected: false });
+    }
+    let missing = [("libcublasLt", cublas), ("libnvrtc", compiler)].into_iter().find(|(_, there)| !there);
+    if let Some((library, _)) = missing {
+        let advice = "install the CUDA toolkit, or put its lib64 folder on LD_LIBRARY_PATH";
+        return Err(none(format!("{library} was not found: {advice}")));
+    }
+    result::init().map_err(|error| none(format!("the NVIDIA driver finds no GPU ({})", text(error))))?;
+    check_versions()?;
+    Ok(CudaContext::device_count()? as usize)
+}
+
 /// Refuses a driver that cannot run what the CUDA libraries make.
 fn check_versions() -> Result<()> {
     let (mut driver, mut major, mut minor) = (0, 0, 0);
@@ -170,11 +184,15 @@ fn too_old(driver: i32, libraries: (i32, i32)) -> Option<String> {
     })
 }
 
-/// The GPU that would be used, in a few words, or why there is none.
+/// The GPU that is used unless another is named, in a few words, and how many others there are; or why there is none.
 pub fn describe_gpu() -> Result<String> {
-    let gpu = Gpu::open()?;
+    let gpu = Gpu::open(0)?;
     let (free, all) = gpu.memory()?;
-    Ok(format!("{}, {:.1} of {:.1} GB free", gpu.name(), free as f64 * 1e-9, all as f64 * 1e-9))
+    let others = match gpu_count()? {
+        1 => String::new(),
+        count => format!("; the first of {count}"),
+    };
+    Ok(format!("{}, {:.1} of {:.1} GB free{others}", gpu.name(), free as f64 * 1e-9, all as f64 * 1e-9))
 }
 
 fn text(error: DriverError) -> String {

@@ -64,4 +64,5 @@ mod weights;
 
 pub use compile::compile_kernels;
 pub use gpu::describe_gpu;
+pub(crate) use gpu::gpu_count;
 pub use predictor::CudaPredictor;

@@ -19,7 +19,7 @@ use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
 use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
 
-/// A model on the first NVIDIA GPU.
+/// A model on an NVIDIA GPU.
 ///
 /// Results are batch-invariant: a row's belief is bit-identical whatever rows and views are computed with it.
 pub struct CudaPredictor {
@@ -43,8 +43,13 @@ const BATCH_OF_A_SMALL_MODEL: usize = 128;
 const LARGEST_HEAD: usize = 256;
 
 impl CudaPredictor {
-    /// Loads the weights, in the checkpoint's own precision if none is given: 16-bit weights stay so.
+    /// Loads the weights onto the first GPU, in the checkpoint's own precision if none is given: 16-bit weights stay so.
     pub fn load(checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
+        Self::load_onto(0, checkpoint, precision)
+    }
+
+    /// Loads the weights onto the GPU with this number.
+    pub fn load_onto(number: usize, checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
         if matches!(precision, Precision::Int8 | Precision::Int4) {
             let advice = [("precision", "bf16"), ("precision", "fp8"), ("device", "cpu")];
@@ -57,7 +62,7 @@ impl CudaPredictor {
             return Err(Error::NotOnGpu { what: "a mixture of experts in fp8".to_string(), advice });
         }
         let mask = checkpoint.mask_token()?;
-        let gpu = Gpu::open()?;
+        let gpu = Gpu::open(number)?;
         gpu.bind()?;
         let fp8 = fp8::check(&gpu, architecture);
         let has_fp8 = fp8.is_ok();

@@ -3,7 +3,8 @@
 // It is slow, and strict: nothing on a stream happens before somebody waits for it, memory ends where a buffer ends, and what
 // nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
 // it is of compute capability 8.0, or what EMULATED_CAPABILITY says, such as 90: then kernels take Hopper's way. cublasLt tells that
-// it knows no product, so that kernels compute them all.
+// it knows no product, so that kernels compute them all. There are as many GPUs as EMULATED_GPUS says, else one. Memory and streams
+// and kernels belong to the GPU of the thread that asks for them; it is an error to copy to or from another's, or to launch there.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,13 +28,21 @@
 
 namespace {
 
-constexpr int OK = 0, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 15;
+constexpr int OK = 0, OUT_OF_MEMORY = 2, NOT_FOUND = 500, INVALID_CONTEXT = 201, INVALID_VALUE = 1, INVALID_DEVICE = 101, NOT_READY = 600, NOT_SUPPORTED = 15;
 constexpr size_t MEMORY = size_t(16) << 30;
 
 int capability() {
     const char* told = getenv("EMULATED_CAPABILITY");
     return told ? atoi(told) : 80;
 }
+
+int gpus() {
+    const char* told = getenv("EMULATED_GPUS");
+    return told ? atoi(told) : 1;
+}
+
+// The GPU of this thread; -1 before one is chosen.
+thread_local int current = -1;
 
 struct Three { unsigned x, y, z; };
 struct Launch {
@@ -45,16 +54,19 @@ struct Launch {
 struct Function {
     void (*run)(const Launch&);
     size_t argument;
+    int gpu;
 };
 
 struct Module {
     void* library;
+    int gpu;
     std::map<std::string, Function> functions;
 };
 
 using Work = std::function<void()>;
 
 struct Stream {
+    int gpu;
     std::vector<Work> waiting;
     bool recording = false;
     std::vector<Work> recorded;
@@ -71,9 +83,24 @@ struct Event {
     std::atomic<bool> passed = true;
 };
 
+struct Buffer {
+    size_t bytes;  // as many as were asked for
+    int gpu;
+};
+
 std::mutex guard;
-std::map<uint64_t, size_t> buffers;  // where each begins, and how many bytes it was asked for
-size_t taken = 0;
+std::map<uint64_t, Buffer> buffers;  // by where they begin
+std::map<int, size_t> taken;         // bytes of each GPU
+
+// True if the bytes lie in a buffer of the stream's GPU.
+bool there(uint64_t address, size_t bytes, const Stream* stream) {
+    if (bytes == 0) return true;
+    std::lock_guard<std::mutex> held(guard);
+    auto behind = buffers.upper_bound(address);
+    if (behind == buffers.begin()) return false;
+    const auto& [start, buffer] = *--behind;
+    return buffer.gpu == stream->gpu && address + bytes <= start + (buffer.bytes + 15) / 16 * 16;
+}
 
 // A buffer ends with a page, and the page behind it may not be touched.
 size_t page() { return sysconf(_SC_PAGESIZE); }
@@ -220,26 +247,27 @@ API cuInit(unsigned) { return OK; }
 API cuDriverGetVersion(int* version) { return *version = 1000, OK; }
 API cuGetErrorName(int, const char** text) { return *text = "CUDA_ERROR", OK; }
 API cuGetErrorString(int, const char** text) { return *text = "the emulated GPU cannot do this", OK; }
-API cuDeviceGet(int* device, int) { return *device = 0, OK; }
-API cuDeviceGetCount(int* count) { return *count = 1, OK; }
+API cuDeviceGet(int* device, int number) { return number < gpus() ? (*device = number, OK) : INVALID_DEVICE; }
+API cuDeviceGetCount(int* count) { return *count = gpus(), OK; }
 API cuDeviceGetName(char* name, int bytes, int) { return snprintf(name, bytes, "emulated GPU"), OK; }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     constexpr int MAJOR = 75, MINOR = 76;
     return *value = attribute == MAJOR ? capability() / 10 : attribute == MINOR ? capability() % 10 : 0, OK;
 }
-API cuDevicePrimaryCtxRetain(void** context, int) { return *context = (void*)1, OK; }
+API cuDevicePrimaryCtxRetain(void** context, int gpu) { return *context = (void*)(intptr_t)(gpu + 1), OK; }
 API cuDevicePrimaryCtxRelease_v2(int) { return OK; }
-API cuCtxSetCurrent(void*) { return OK; }
-API cuCtxGetCurrent(void** context) { return *context = (void*)1, OK; }
+API cuCtxSetCurrent(void* context) { return current = int((intptr_t)context) - 1, OK; }
+API cuCtxGetCurrent(void** context) { return *context = (void*)(intptr_t)(current + 1), OK; }
 API cuCtxSynchronize() { return OK; }
 
 API cuMemGetInfo_v2(size_t* unused, size_t* all) {
     std::lock_guard<std::mutex> held(guard);
-    return *unused = MEMORY - taken, *all = MEMORY, OK;
+    return *unused = MEMORY - taken[current], *all = MEMORY, OK;
 }
 API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     std::lock_guard<std::mutex> held(guard);
-    if (taken + bytes > MEMORY) return OUT_OF_MEMORY;
+    if (current < 0) return INVALID_CONTEXT;
+    if (taken[current] + bytes > MEMORY) return OUT_OF_MEMORY;
     // Kernels touch sixteen bytes at a time.
     const size_t rounded = (bytes + 15) / 16 * 16, length = pages(rounded);
     auto* found = (uint8_t*)mmap(nullptr, length + page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -247,36 +275,40 @@ API cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     mprotect(found + length, page(), PROT_NONE);
     *address = (uint64_t)(found + length - rounded);
     memset((void*)*address, 0xff, rounded);
-    buffers[*address] = bytes;
-    taken += bytes;
+    buffers[*address] = {bytes, current};
+    taken[current] += bytes;
     return OK;
 }
 API cuMemFree_v2(uint64_t address) {
     std::lock_guard<std::mutex> held(guard);
-    const size_t bytes = buffers.at(address), length = pages((bytes + 15) / 16 * 16);
+    const auto [bytes, gpu] = buffers.at(address);
+    const size_t length = pages((bytes + 15) / 16 * 16);
     munmap((void*)(address / page() * page()), length + page());
     buffers.erase(address);
-    taken -= bytes;
+    taken[gpu] -= bytes;
     return OK;
 }
 API cuMemHostAlloc(void** address, size_t bytes, unsigned) { return *address = malloc(bytes), OK; }
 API cuMemFreeHost(void* address) { return free(address), OK; }
 API cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, Stream* stream) {
+    if (!there(to, bytes, stream)) return INVALID_VALUE;
     return stream->add([=] { memset((void*)to, value, bytes); }), OK;
 }
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, Stream* stream) {
+    if (!there(to, bytes, stream)) return INVALID_VALUE;
     return stream->add([=] { memcpy((void*)to, from, bytes); }), OK;
 }
 API cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream* stream) {
     return stream->add([=] { memcpy((void*)to, (const void*)from, bytes); }), OK;
 }
 API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Stream* stream) {
+    if (!there(from, bytes, stream)) return INVALID_VALUE;
     // Until somebody waits, what is there is no answer.
     memset(to, 0xff, bytes);
     return stream->add([=] { memcpy(to, (const void*)from, bytes); }), OK;
 }
 
-API cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream(), OK; }
+API cuStreamCreate(Stream** stream, unsigned) { return *stream = new Stream{current}, OK; }
 API cuStreamDestroy_v2(Stream* stream) { return delete stream, OK; }
 API cuStreamSynchronize(Stream* stream) { return stream->run(), OK; }
 API cuStreamBeginCapture_v2(Stream* stream, int) { return stream->recording = true, OK; }
@@ -290,6 +322,7 @@ API cuGraphInstantiateWithFlags(std::vector<Work>** made, std::vector<Work>* gra
     return *made = new std::vector<Work>(*graph), OK;
 }
 API cuGraphLaunch(std::vector<Work>* graph, Stream* stream) {
+    if (current != stream->gpu) return INVALID_CONTEXT;
     for (Work& work : *graph) stream->add(work);
     return OK;
 }
@@ -313,7 +346,7 @@ API cuModuleLoadData(Module** module, const void* image) {
     const std::string path = "/proc/self/fd/" + std::to_string(file);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) return fprintf(stderr, "emulated GPU: %s\n", dlerror()), NOT_FOUND;
-    return *module = new Module{library, {}}, OK;
+    return *module = new Module{library, current, {}}, OK;
 }
 API cuModuleUnload(Module*) {
     // Its threads live on.
@@ -323,12 +356,13 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
     auto run = (void (*)(const Launch&))dlsym(module->library, (std::string("run_") + name).c_str());
     auto size = (const size_t*)dlsym(module->library, (std::string("size_") + name).c_str());
     if (!run || !size) return NOT_FOUND;
-    module->functions[name] = {run, *size};
+    module->functions[name] = {run, *size, module->gpu};
     return *function = &module->functions[name], OK;
 }
 API cuFuncSetAttribute(Function*, int, int) { return OK; }
 API cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                    unsigned shared, Stream* stream, void** arguments, void**) {
+    if (function->gpu != stream->gpu || current != stream->gpu) return INVALID_CONTEXT;
     std::vector<char> argument((char*)arguments[0], (char*)arguments[0] + function->argument);
     auto run = function->run;
     stream->add([=]() mutable { run(Launch{{x, y, z}, {threads, 1, 1}, shared, argument.data()}); });

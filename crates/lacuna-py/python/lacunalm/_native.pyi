@@ -220,8 +220,12 @@ class Model:
         """Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none."""
 
     @property
+    def replicas(self) -> int:
+        """Number of its replicas, one for each GPU that `device` names."""
+
+    @property
     def usual_batch(self) -> int:
-        """How many texts had better share a forward pass, where there are many."""
+        """Recommended batch size for many texts, on each replica."""
 
     def log_probabilities(
         self, canvases: Sequence[Sequence[int]], targets: Sequence[Sequence[tuple[int, int]]]
@@ -232,7 +236,10 @@ class Model:
         """
 
     def probe(self, tokens: Any) -> Seen:
-        """What the model makes of a canvas: its logits, and the dependency scores of every layer."""
+        """One forward pass over a canvas: its logits, and the dependency scores of every layer."""
+
+    def probe_batch(self, canvases: Sequence[Any]) -> list[Seen]:
+        """`probe` of several canvases, which may differ in length, in one forward pass."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; no template and no special token is added."""
@@ -245,7 +252,7 @@ class Model:
 
     @property
     def description(self) -> dict[str, Any]:
-        """What there is to know of it, as `lacuna inspect --format json` prints it."""
+        """Facts about the model, as `lacuna inspect --format json` prints them."""
 
     @property
     def mask_token(self) -> int:
@@ -257,15 +264,15 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """How many token ids there are."""
+        """Vocabulary size."""
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
+        """Number of layers."""
 
     @property
     def context(self) -> int:
-        """How many positions a canvas may have."""
+        """Maximum number of positions of a canvas."""
 
     @property
     def shifted(self) -> bool:
@@ -277,7 +284,7 @@ class Plan:
 
 @final
 class Seen:
-    """What a model makes of a canvas. numpy.asarray and torch.frombuffer take its memory as it is."""
+    """Output of a model for a canvas. numpy.asarray and torch.frombuffer take its memory as it is."""
 
     @property
     def logits(self) -> memoryview:
@@ -296,15 +303,15 @@ class Commit:
 
     @property
     def position(self) -> int:
-        """Where, counted from the start of the prompt."""
+        """Position, counted from the start of the prompt."""
 
     @property
     def token(self) -> int:
-        """What."""
+        """Token id."""
 
     @property
     def probability(self) -> float:
-        """How probable the model found it."""
+        """Probability of the token."""
 
     @property
     def entropy(self) -> float:
@@ -315,7 +322,7 @@ class Commit:
         """The score by which the order ranked it."""
 
 class Step:
-    """What one step changed."""
+    """Changes of one step."""
 
     def __new__(
         cls, block: int, kind: str, committed: Sequence[Commit], edited: Sequence[Commit], reopened: Sequence[int]
@@ -331,7 +338,7 @@ class Step:
 
     @property
     def committed(self) -> list[Commit]:
-        """What was committed, ascending by position."""
+        """Committed tokens, ascending by position."""
 
     @property
     def edited(self) -> list[Commit]:
@@ -343,7 +350,7 @@ class Step:
 
 @final
 class Frame(Step):
-    """What one step changed, and what stands there now."""
+    """Changes of one step, and the text after it."""
 
     def __new__(
         cls,
@@ -379,29 +386,32 @@ class Stream(Iterator[Frame]):
 
     @property
     def steps(self) -> list[Step]:
-        """What each step changed so far."""
+        """Changes of each step so far."""
 
     @property
     def result(self) -> Result:
-        """What came of it, once every step is taken."""
+        """The result, once every step is taken."""
 
 @final
 class Result:
     """A decoded text and how it came about.
 
     `Result(line)` reads one that `to_json` or `lacuna generate --format json` wrote. Two are equal if everything is but the time
-    they took.
+    they took, as far as JSON can tell: it has no infinities, and its readers may round the last bit.
     """
 
     def __new__(cls, line: str, steps: Sequence[Step] | None = None) -> Result: ...
     def __getnewargs__(self) -> tuple[str, list[Step]]: ...
     def records(self) -> list[dict[str, Any]]:
-        """What was decided, as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
+        """The decisions as a list of dicts, one for each token that a step committed or replaced: step, block, position, token,
         text, probability, entropy, score and edited. pandas.DataFrame takes it as it is.
         """
 
     def to_pandas(self) -> Any:
         """`records` as a frame of pandas."""
+
+    def svg(self, *, columns: int = 44) -> str:
+        """A picture as SVG: the canvas at a few moments, coloured by step, `columns` characters wide."""
 
     def plot(self, axes: Any = None) -> Any:
         """Draws when each position was decided, and how probable its token was; returns matplotlib's axes."""
@@ -431,11 +441,11 @@ class Result:
 
     @property
     def steps(self) -> list[Step]:
-        """What each step changed."""
+        """Changes of each step."""
 
     @property
     def strategy(self) -> str:
-        """How it was decoded."""
+        """Strategy."""
 
     @property
     def layers(self) -> list[int]:
@@ -443,11 +453,11 @@ class Result:
 
     @property
     def prompt_tokens(self) -> int:
-        """How many tokens the prompt has."""
+        """Number of prompt tokens."""
 
     @property
     def seconds(self) -> float:
-        """How long decoding took."""
+        """Decoding time in seconds."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -482,6 +492,12 @@ class Run:
         shifted: bool = False,
         **options: Unpack[Options],
     ) -> Run: ...
+    def commit(self, tokens: dict[int, int]) -> Step:
+        """Writes tokens by hand, {position: token}, in place of masks or of what stands there; returns what it changed. The next step sees them."""
+
+    def reopen(self, positions: Sequence[int]) -> Step:
+        """Makes decided positions masks again by hand; returns what it changed."""
+
     def step(self, logits: Any, attention: Any = None, *, unguided: Any = None) -> Step:
         """Takes one step with what the model made of `run.tokens`, and returns what it changed.
 
@@ -526,8 +542,8 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """What each step changed so far."""
+        """Changes of each step so far."""
 
     @property
     def result(self) -> Result:
-        """What came of it, once it is finished."""
+        """The result, once the run is finished."""

@@ -52,7 +52,9 @@ class Cancelled(Exception):
 class Model(_native.Model):
     """A model that decodes: the embedded one, one in the Hugging Face layout or in GGUF, or the name of one in the Hugging Face cache.
 
-    `device` is "auto", "cpu", "cuda" or "cuda:0", or a torch.device; `precision` is "f32", "bf16", "int8", "int4" or "fp8", the
+    `device` is "auto", "cpu", "cuda", a GPU by its number as in "cuda:1" or a torch.device, or several as in "cuda:0,1" or
+    "cuda:all": then each has a replica of the model, texts take turns on them, and the answers are the same. `precision` is "f32",
+    "bf16", "int8", "int4" or "fp8", the
     checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16",
     "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads` are for this model alone;
     without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
@@ -237,7 +239,7 @@ class Model(_native.Model):
         **options: Unpack[Seedless],
     ) -> Iterator[Result]:
         """The results in order, each of a prompt and its seed."""
-        room = self.usual_batch if batch is None else _positive("batch", batch)
+        room = self.replicas * (self.usual_batch if batch is None else _positive("batch", batch))
         plan = self.plan(**options)
 
         def begin(number: int, prompt: Any, seed: int) -> Stream:

@@ -32,7 +32,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
     }
     let limits = &service.config.limits;
     let wanted = ask.given.count().saturating_mul(ask.n);
-    let most = limits.runs.min(limits.capacity());
+    let most = limits.runs.min(limits.capacity(1));
     if wanted > most {
         let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
         return Err(ApiError::bad(why).at("n"));

@@ -93,7 +93,7 @@ pub(super) struct Job {
     /// Room for what the next step will tell: a run is only stepped when there is some.
     room: Option<mpsc::OwnedPermit<Update>>,
     cancelled: Arc<AtomicBool>,
-    submitted: Instant,
+    pub(super) submitted: Instant,
     /// When its first step began.
     begun: Option<Instant>,
     /// When its last step ended, or when it was submitted.
@@ -187,6 +187,16 @@ impl Job {
     /// Lets go of the room, since the step is not for this run.
     pub(super) fn pass(&mut self) {
         self.room = None;
+    }
+
+    /// True if a step of it has begun: the model may keep something for it.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// True if the next step is for this run, too.
+    pub(super) fn is_chosen(&self) -> bool {
+        self.room.is_some()
     }
 
     /// Begins a step. Returns how long the run has waited, if it is its first.

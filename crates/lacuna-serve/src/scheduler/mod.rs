@@ -1,4 +1,5 @@
-//! One thread owns the model and steps all runs, whatever their age, length and strategy.
+//! One thread for each replica of the model owns it and steps runs, whatever their age, length and strategy; what has not begun
+//! waits in one queue for all of them.
 //!
 //! [`queue`] hands runs to the thread, [`share`] decides which of them the next step is for, [`worker`] takes the step, and
 //! [`job`] is a run with its client.

@@ -1,7 +1,7 @@
-//! The way to the thread that decodes, and what it lets in.
+//! The way to the threads that decode, and what it lets in.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use lacuna::Run;
@@ -44,51 +44,57 @@ impl Ticket {
     }
 }
 
-/// The way to the thread that decodes.
+/// The way to the threads that decode, one for each replica of the model.
 pub(crate) struct Scheduler {
     shared: Arc<Shared>,
 }
 
-/// State shared by the thread and those who submit to it.
+/// State shared by the threads and those who submit to them.
 pub(super) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     pub(super) limits: Limits,
     pub(super) metrics: Arc<Metrics>,
-    /// Failing steps in a row.
-    pub(super) failures: AtomicUsize,
 }
 
-/// Runs that the thread has not fetched yet, and how it stands with those that it has.
+/// Runs that no thread has begun, and how the threads stand with those that they have.
 pub(super) struct Queue {
     pub(super) new: Vec<Job>,
     /// Questions that wait to be answered between two steps.
     pub(super) questions: VecDeque<Question>,
-    /// The number of runs that the thread holds.
+    pub(super) threads: Vec<Standing>,
+    pub(super) open: bool,
+}
+
+/// The state of a thread.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Standing {
+    /// The number of runs that it holds.
     pub(super) held: usize,
+    /// Those of them that share its step.
+    pub(super) running: usize,
     /// Tokens that they have yet to decide.
     pub(super) open_tokens: usize,
     /// Tokens that it decides in a second; 0 if that is not known.
     pub(super) tokens_per_second: f64,
-    pub(super) open: bool,
+    /// Bytes that its model keeps for texts that begin alike.
+    pub(super) prompt_bytes: usize,
+    /// Failing steps in a row.
+    pub(super) failures: usize,
 }
 
 impl Scheduler {
-    /// Starts the thread.
-    pub(crate) fn start(model: Box<dyn Model>, limits: Limits, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let queue = Queue {
-            new: Vec::new(),
-            questions: VecDeque::new(),
-            held: 0,
-            open_tokens: 0,
-            tokens_per_second: 0.0,
-            open: true,
-        };
-        let (queue, wake, failures) = (Mutex::new(queue), Condvar::new(), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { queue, wake, limits, metrics, failures });
-        let worker = Worker::new(model, shared.clone());
-        std::thread::Builder::new().name("scheduler".into()).spawn(move || worker.work())?;
-        Ok(Self { shared })
+    /// Starts the threads.
+    pub(crate) fn start(replicas: Vec<Box<dyn Model>>, limits: Limits, metrics: Arc<Metrics>) -> std::io::Result<Self> {
+        let threads = vec![Standing::default(); replicas.len()];
+        let queue = Queue { new: Vec::new(), questions: VecDeque::new(), threads, open: true };
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), wake: Condvar::new(), limits, metrics });
+        let scheduler = Self { shared: shared.clone() };
+        for (number, model) in replicas.into_iter().enumerate() {
+            let worker = Worker::new(number, model, shared.clone());
+            std::thread::Builder::new().name(format!("replica {number}")).spawn(move || worker.work())?;
+        }
+        Ok(scheduler)
     }
 
     /// Takes in a request's runs: all of them, or none.
@@ -102,7 +108,8 @@ impl Scheduler {
             return Err(Refusal::Stopped);
         }
         queue.drop_the_gone(&self.shared.metrics);
-        let excess = (queue.new.len() + queue.held + jobs.len()).saturating_sub(self.shared.limits.capacity());
+        let capacity = self.shared.limits.capacity(queue.threads.len());
+        let excess = (queue.runs() + jobs.len()).saturating_sub(capacity);
         if excess > 0 {
             let longest = self.shared.limits.timeout.as_secs().max(1);
             return Err(Refusal::Full { retry_after: queue.seconds_until_free(excess).clamp(1, longest) });
@@ -126,20 +133,26 @@ impl Scheduler {
         Ok(())
     }
 
-    /// True as long as the model answers.
+    /// True as long as every replica answers.
     pub(crate) fn is_sound(&self) -> bool {
-        self.shared.failures.load(Ordering::Relaxed) < BROKEN_AFTER && self.shared.lock().open
+        let queue = self.shared.lock();
+        queue.open && queue.threads.iter().all(|thread| thread.failures < BROKEN_AFTER)
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
         self.shared.lock().open = false;
-        self.shared.wake.notify_one();
+        self.shared.wake.notify_all();
     }
 }
 
 impl Shared {
+    /// Wakes the threads that wait.
+    pub(super) fn wake(&self) {
+        self.wake.notify_all();
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,10 +171,43 @@ impl Queue {
         metrics.cancelled.add(before - self.new.len());
     }
 
+    /// The number of runs, begun or not.
+    fn runs(&self) -> usize {
+        self.new.len() + self.sum(|thread| thread.held)
+    }
+
+    /// Runs for a thread that holds so many, up to its share of all: what it can take on.
+    pub(super) fn take(&mut self, number: usize, held: usize) -> Vec<Job> {
+        self.threads[number].held = held;
+        let share = self.runs().div_ceil(self.threads.len());
+        let count = share.saturating_sub(held).min(self.new.len());
+        self.new.drain(..count).collect()
+    }
+
+    /// Takes back runs that a thread has not begun: another may have room for them sooner.
+    pub(super) fn take_back(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        self.new.extend(jobs);
+        self.new.sort_by_key(|job| job.submitted);
+    }
+
+    /// Shows how the threads stand.
+    pub(super) fn show(&self, metrics: &Metrics) {
+        let running = self.sum(|thread| thread.running);
+        metrics.running.set(running);
+        metrics.waiting.set(self.runs() - running);
+        metrics.prompt_bytes.set(self.sum(|thread| thread.prompt_bytes));
+    }
+
+    fn sum(&self, number: impl Fn(&Standing) -> usize) -> usize {
+        self.threads.iter().map(number).sum()
+    }
+
     /// The seconds until so many runs are done, at the measured speed.
     fn seconds_until_free(&self, runs: usize) -> u64 {
-        let tokens = self.open_tokens as f64 / self.held.max(1) as f64 * runs as f64;
-        (tokens / self.tokens_per_second.max(f64::MIN_POSITIVE)).ceil() as u64
+        let (open, held) = (self.sum(|thread| thread.open_tokens), self.sum(|thread| thread.held));
+        let speed: f64 = self.threads.iter().map(|thread| thread.tokens_per_second).sum();
+        let tokens = open as f64 / held.max(1) as f64 * runs as f64;
+        (tokens / speed.max(f64::MIN_POSITIVE)).ceil() as u64
     }
 }
 
@@ -171,11 +217,13 @@ mod tests {
 
     #[test]
     fn whoever_is_refused_is_told_how_long_the_work_takes() {
-        let (new, questions) = (Vec::new(), VecDeque::new());
-        let mut queue = Queue { new, questions, held: 10, open_tokens: 1000, tokens_per_second: 50.0, open: true };
+        let thread = Standing { held: 10, open_tokens: 1000, tokens_per_second: 50.0, ..Standing::default() };
+        let mut queue = Queue { new: Vec::new(), questions: VecDeque::new(), threads: vec![thread], open: true };
         assert_eq!(queue.seconds_until_free(1), 2);
         assert_eq!(queue.seconds_until_free(5), 10);
-        queue.tokens_per_second = 10_000.0;
+        queue.threads.push(thread);
+        assert_eq!(queue.seconds_until_free(5), 5);
+        queue.threads[0].tokens_per_second = 10_000.0;
         assert_eq!(queue.seconds_until_free(1), 1);
     }
 }

@@ -1,8 +1,7 @@
-//! The thread that owns the model.
+//! A thread that owns a replica of the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lacuna::Run;
@@ -21,6 +20,8 @@ const SPEED_DECAY: f64 = 0.95;
 
 /// The thread's own.
 pub(super) struct Worker {
+    /// Its number among the threads.
+    number: usize,
     model: Box<dyn Model>,
     active: Vec<Job>,
     share: Share,
@@ -55,33 +56,39 @@ impl Outcome {
 impl Drop for Worker {
     /// Should the thread ever end by a panic, whoever waits is told, and nobody is taken on.
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
-        queue.open = false;
-        queue.new.clear();
-        queue.questions.clear();
+        if std::thread::panicking() {
+            let mut queue = self.shared.lock();
+            queue.open = false;
+            queue.new.clear();
+            queue.questions.clear();
+            self.shared.wake();
+        }
     }
 }
 
 impl Worker {
-    pub(super) fn new(model: Box<dyn Model>, shared: Arc<Shared>) -> Self {
-        Self { model, active: Vec::new(), share: Share::default(), speed: (0.0, 0.0), shared }
+    pub(super) fn new(number: usize, model: Box<dyn Model>, shared: Arc<Shared>) -> Self {
+        Self { number, model, active: Vec::new(), share: Share::default(), speed: (0.0, 0.0), shared }
     }
 
     pub(super) fn work(mut self) {
         while self.admit() {
             self.answer();
-            match self.choose() {
-                chosen if self.active.is_empty() => drop(chosen),
-                chosen if chosen.is_empty() => std::thread::sleep(POLL_INTERVAL),
-                chosen => self.step(&chosen),
+            if self.active.is_empty() {
+                continue;
+            }
+            if self.choose() {
+                self.step();
+            } else {
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
 
     /// Takes in what has come, and waits if there is nothing to do. False if nothing will come any more.
     fn admit(&mut self) -> bool {
-        let Self { model, active, shared, speed, .. } = &mut *self;
-        let metrics = &shared.metrics;
+        let Self { number, model, active, shared, speed, .. } = &mut *self;
+        let (number, metrics) = (*number, &shared.metrics);
         for job in active.extract_if(.., |job| job.is_gone()) {
             job.run.abandon(model.as_mut());
             metrics.cancelled.add(1);
@@ -89,15 +96,16 @@ impl Worker {
         let mut queue = shared.lock();
         loop {
             queue.drop_the_gone(metrics);
-            active.append(&mut queue.new);
-            queue.held = active.len();
-            queue.open_tokens = active.iter().map(|job| job.run.canvas().masked().count()).sum();
-            queue.tokens_per_second = if speed.1 > 0.0 { speed.0 / speed.1 } else { 0.0 };
+            active.extend(queue.take(number, active.len()));
+            let standing = &mut queue.threads[number];
+            standing.held = active.len();
+            standing.running = 0;
+            standing.open_tokens = active.iter().map(|job| job.run.canvas().masked().count()).sum();
+            standing.tokens_per_second = if speed.1 > 0.0 { speed.0 / speed.1 } else { 0.0 };
             if !active.is_empty() || !queue.questions.is_empty() {
                 return true;
             }
-            metrics.waiting.set(0);
-            metrics.running.set(0);
+            queue.show(metrics);
             if !queue.open {
                 return false;
             }
@@ -114,8 +122,9 @@ impl Worker {
         }
     }
 
-    /// The runs of the next forward pass, by their numbers.
-    fn choose(&mut self) -> Vec<usize> {
+    /// Chooses the runs of the next forward pass. Others that have not begun go back to the queue, where a replica with room finds
+    /// them. True if any are chosen.
+    fn choose(&mut self) -> bool {
         let numbered = self.active.iter_mut().enumerate();
         let candidates: Vec<_> = numbered.filter_map(|(number, job)| Some((number, job.candidate()?))).collect();
         let runs: Vec<_> = candidates.iter().map(|(_, candidate)| *candidate).collect();
@@ -123,16 +132,21 @@ impl Worker {
             self.share.choose(&runs, &self.shared.limits).into_iter().map(|run| candidates[run].0).collect();
         let left_out = self.active.iter_mut().enumerate().filter(|(number, _)| !chosen.contains(number));
         left_out.for_each(|(_, job)| job.pass());
-        self.shared.metrics.running.set(chosen.len());
-        self.shared.metrics.waiting.set(self.active.len() - chosen.len());
-        chosen
+        let mut queue = self.shared.lock();
+        queue.take_back(self.active.extract_if(.., |job| !job.is_begun() && !job.is_chosen()));
+        let standing = &mut queue.threads[self.number];
+        (standing.held, standing.running) = (self.active.len(), chosen.len());
+        queue.show(&self.shared.metrics);
+        if !queue.new.is_empty() {
+            self.shared.wake();
+        }
+        !chosen.is_empty()
     }
 
     /// Steps the chosen runs together.
-    fn step(&mut self, chosen: &[usize]) {
-        let Self { model, active, share, speed, shared } = self;
-        let numbered = active.iter_mut().enumerate().filter(|(number, _)| chosen.contains(number));
-        let mut jobs: Vec<&mut Job> = numbered.map(|(_, job)| job).collect();
+    fn step(&mut self) {
+        let Self { number, model, active, share, speed, shared } = self;
+        let mut jobs: Vec<&mut Job> = active.iter_mut().filter(|job| job.is_chosen()).collect();
         for waited in jobs.iter_mut().filter_map(|job| job.begin_step()) {
             shared.metrics.queue_seconds.add(waited.as_secs_f64());
         }
@@ -162,8 +176,10 @@ impl Worker {
                 let outcome = Outcome { positions, runs: jobs.len(), seconds, nfe, rows, committed };
                 let begun = jobs.iter().zip(begins).filter(|(_, begins)| *begins);
                 shared.metrics.recalled.add(begun.map(|(job, _)| job.run.recalled()).sum());
-                shared.metrics.prompt_bytes.set(model.prompt_bytes());
-                shared.failures.store(0, Ordering::Relaxed);
+                {
+                    let standing = &mut shared.lock().threads[*number];
+                    (standing.prompt_bytes, standing.failures) = (model.prompt_bytes(), 0);
+                }
                 share.record(positions, seconds);
                 *speed = (speed.0 * SPEED_DECAY + committed as f64, speed.1 * SPEED_DECAY + seconds);
                 // Counted before it is told: a client that has its answer finds it in the metrics.
@@ -183,7 +199,7 @@ impl Worker {
                 tracing::error!(request_id = &*job.request, steps = job.steps(), ?failure, "a run failed");
                 // A request can make the model's numbers overflow; that says nothing about the model.
                 if !matches!(failure, Failure::Step(lacuna::Error::NotFinite { .. })) {
-                    shared.failures.fetch_add(1, Ordering::Relaxed);
+                    shared.lock().threads[*number].failures += 1;
                 }
                 shared.metrics.failed.add(1);
                 job.fail(failure);

@@ -83,7 +83,11 @@ pub fn server(config: Config) -> Server {
 }
 
 pub fn serve_with(model: Box<dyn Model>, config: Config) -> Server {
-    Server::new(Checkpoint::embedded().unwrap(), model, config).unwrap()
+    serve_replicas(vec![model], config)
+}
+
+pub fn serve_replicas(replicas: Vec<Box<dyn Model>>, config: Config) -> Server {
+    Server::new(Checkpoint::embedded().unwrap(), replicas, config).unwrap()
 }
 
 /// A router over the embedded model with the usual limits.

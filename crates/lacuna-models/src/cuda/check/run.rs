@@ -57,7 +57,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn run(name: &str, timed: bool) -> Result<Vec<Report>> {
     let unknown = || Error::Request(format!("there is no kernel {name:?}"));
     let &(name, case) = KERNELS.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
-    let gpu = Gpu::open()?;
+    let gpu = Gpu::open(0)?;
     gpu.bind()?;
     let architecture = gpu.architecture();
     let needs_fp8 = name.ends_with("fp8") || name == "quantize";
