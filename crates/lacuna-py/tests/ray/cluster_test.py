@@ -6,7 +6,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
+from contextlib import contextmanager
 
 import ray
 from ray.cluster_utils import Cluster
@@ -23,7 +25,7 @@ OPTIONS = {"gen_length": 32, "strategy": "dos+eb"}
 class OnACluster(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        cls.cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         ray.init(address=cls.cluster.address, log_to_driver=False, logging_level="error")
         ray.data.DataContext.get_current().enable_progress_bars = False
 
@@ -35,8 +37,26 @@ class OnACluster(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
 
-    def add_node(self):
-        return self.cluster.add_node(num_cpus=1)
+    @contextmanager
+    def node_that_dies(self, once):
+        """A second node, which is killed once something holds; it must hold before the work is done."""
+        node, over, killed = self.cluster.add_node(num_cpus=1), threading.Event(), threading.Event()
+
+        def kill():
+            while not over.is_set():
+                if once(node):
+                    self.cluster.remove_node(node, allow_graceful=False)
+                    return killed.set()
+                time.sleep(0.02)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            yield
+        finally:
+            over.set()
+            killer.join()
+        self.assertTrue(killed.is_set(), "the node was not killed in the middle")
 
     def test_a_data_set_is_answered_once_though_a_node_is_killed(self):
         rows = [{"id": number, "prompt": prompt, "level": number % 3} for number, prompt in enumerate(PROMPTS)]
@@ -47,12 +67,14 @@ class OnACluster(unittest.TestCase):
         def decode(source, **given):
             return lacuna.ray.generate(source, batch=2, id="id", **given, **OPTIONS)
 
+        def tell(folder=str(self.folder)):
+            pathlib.Path(folder, ray.get_runtime_context().get_node_id()).touch()
+
         source = ray.data.read_json(str(self.folder / "prompts.jsonl")).repartition(12)
-        node = self.add_node()
-        killer = threading.Timer(6, self.cluster.remove_node, [node, False])
-        killer.start()
-        decode(source, concurrency=2).write_json(str(self.folder / "first"))
-        killer.join()
+        # The second node dies when an actor on it is there and the first answers are written.
+        first = self.folder / "first"
+        with self.node_that_dies(lambda node: (self.folder / node.node_id).exists() and any(first.glob("*"))):
+            decode(source, concurrency=2, setup=tell).write_json(str(self.folder / "first"))
         found = {row["id"]: row for row in ray.data.read_json(str(self.folder / "first")).take_all()}
         self.assertEqual(len(found), len(rows))
         self.assertEqual(ray.data.read_json(str(self.folder / "first")).count(), len(rows))
@@ -75,11 +97,14 @@ class OnACluster(unittest.TestCase):
             (spread / name).write_text((local / name).read_text())
         path = next((local / "samples").glob("*.jsonl"))
         (spread / "samples" / path.name).write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-        node = self.add_node()
-        killer = threading.Timer(3, self.cluster.remove_node, [node, False])
-        killer.start()
-        status = lacuna.ray.evaluate([*asked, "--out", str(spread), "--format", "json"], shards=4)
-        killer.join()
+
+        def begun(_node):
+            lines = [len(path.read_text().splitlines()) for path in (spread / "samples").glob("*.jsonl")]
+            return sum(lines) > 5
+
+        # The second node dies when the first shard is done and others are under way.
+        with self.node_that_dies(begun):
+            status = lacuna.ray.evaluate([*asked, "--out", str(spread), "--format", "json"], shards=6)
         self.assertEqual(status, 0)
         timed = ("seconds", "seconds_per_sample", "tokens_per_second")
         for name in [f"samples/{path.name}" for path in (local / "samples").glob("*.jsonl")]:
