@@ -1,8 +1,9 @@
 //! Numbers from Python: torch tensors, arrays of numpy and its kin, buffers, and plain lists.
 #![allow(unsafe_code, reason = "logits are read where they lie")]
 
+use half::f16;
 use lacuna::{AttentionSource, Belief, Row, Token, TokenRule};
-use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
@@ -248,44 +249,81 @@ pub(crate) struct Rows {
 enum Numbers {
     Own(Vec<f32>),
     Shared(PyBuffer<f32>),
+    /// 16-bit floats, as the bits that they are.
+    Halves(PyBuffer<i16>, Half),
+}
+
+/// A kind of 16-bit float.
+#[derive(Clone, Copy)]
+enum Half {
+    Bf16,
+    F16,
 }
 
 impl Rows {
-    /// The rows of an array of 32-bit floats in one piece, without a copy.
+    /// The rows of an array of 32-bit floats, or of a tensor of 16-bit floats, in one piece, without a copy.
     fn in_place(array: &Bound<'_, PyAny>, wanted: &[usize]) -> PyResult<Option<Self>> {
-        let array = match is_tensor(array)? {
-            true if on_cpu(array)? && array.getattr("dtype")?.str()?.to_cow()? == "torch.float32" => {
-                &array.call_method0("detach")?.call_method0("numpy")?
-            }
-            true => return Ok(None),
-            false => array,
+        if !is_tensor(array)? {
+            return Self::shared(array, b"f", wanted, Numbers::Shared);
+        }
+        if !on_cpu(array)? {
+            return Ok(None);
+        }
+        let (array, dtype) = (array.call_method0("detach")?, array.getattr("dtype")?.str()?);
+        let half = match &*dtype.to_cow()? {
+            "torch.float32" => return Self::shared(&array.call_method0("numpy")?, b"f", wanted, Numbers::Shared),
+            "torch.bfloat16" => Half::Bf16,
+            "torch.float16" => Half::F16,
+            _ => return Ok(None),
         };
-        let Ok(buffer) = PyBuffer::<f32>::get(array) else { return Ok(None) };
-        // Floats in another byte order count as floats, too.
-        let plain = buffer.format().to_bytes() == b"f" && buffer.is_c_contiguous() && buffer.dimensions() == 2;
+        // numpy has no bfloat16.
+        let bits = array.call_method1("view", (array.py().import("torch")?.getattr("int16")?,))?;
+        Self::shared(&bits.call_method0("numpy")?, b"h", wanted, |buffer| Numbers::Halves(buffer, half))
+    }
+
+    /// The rows of a buffer with numbers of this format, if it is in one piece.
+    fn shared<T: Element>(
+        array: &Bound<'_, PyAny>,
+        format: &[u8],
+        wanted: &[usize],
+        numbers: impl FnOnce(PyBuffer<T>) -> Numbers,
+    ) -> PyResult<Option<Self>> {
+        let Ok(buffer) = PyBuffer::<T>::get(array) else { return Ok(None) };
+        // Numbers in another byte order are of the same type, but not of the same format.
+        let plain = buffer.format().to_bytes() == format && buffer.is_c_contiguous() && buffer.dimensions() == 2;
         if !plain || wanted.iter().any(|&row| row >= buffer.shape()[0]) {
             return Ok(None);
         }
         let width = buffer.shape()[1];
-        Ok(Some(Self { numbers: Numbers::Shared(buffer), width, wanted: wanted.to_vec() }))
+        Ok(Some(Self { numbers: numbers(buffer), width, wanted: wanted.to_vec() }))
     }
 
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// The row with this number.
-    pub(crate) fn row(&self, number: usize) -> &[f32] {
-        let numbers = match &self.numbers {
-            Numbers::Own(numbers) => &numbers[..],
-            // SAFETY: the buffer holds so many floats in one piece and stays where it is while it is held. Whoever handed it in is
-            // waiting for the step; if another thread writes to it nevertheless, the numbers are anything, as they are in numpy.
-            Numbers::Shared(buffer) => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast::<f32>(), buffer.item_count())
-            },
-        };
-        &numbers[self.wanted[number] * self.width..][..self.width]
+    /// Writes the row with this number to `row`, in place of what is there.
+    pub(crate) fn copy(&self, number: usize, row: &mut Vec<f32>) {
+        let place = self.wanted[number] * self.width..(self.wanted[number] + 1) * self.width;
+        row.clear();
+        match &self.numbers {
+            Numbers::Own(numbers) => row.extend_from_slice(&numbers[place]),
+            Numbers::Shared(buffer) => row.extend_from_slice(&numbers(buffer)[place]),
+            Numbers::Halves(buffer, Half::Bf16) => {
+                row.extend(numbers(buffer)[place].iter().map(|bits| f32::from_bits((*bits as u32) << 16)));
+            }
+            Numbers::Halves(buffer, Half::F16) => {
+                row.extend(numbers(buffer)[place].iter().map(|bits| f16::from_bits(*bits as u16).to_f32()));
+            }
+        }
     }
+}
+
+/// The numbers of a buffer in one piece.
+fn numbers<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
+    // SAFETY: the buffer holds so many numbers in one piece and stays where it is while it is held. Whoever handed it in is waiting
+    // for the step; if another thread writes to it nevertheless, the numbers are anything, as they are in numpy.
+    unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<T>(), buffer.item_count()) }
 }
 
 /// The dependency score of each position: the attention that it pays to all that are not masked, averaged over the heads of

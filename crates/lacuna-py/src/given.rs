@@ -38,9 +38,10 @@ pub(crate) struct Given {
     replayed: VecDeque<Answer>,
 }
 
-/// Something that was answered: the dependency scores of each view, or beliefs.
+/// Something that was answered: the dependency scores of each view, or beliefs; or a change by hand.
 #[derive(Clone, FromPyObject, IntoPyObject)]
 pub(crate) enum Answer {
+    Changed((Vec<(usize, Token)>, Vec<usize>)),
     Seen(Vec<Vec<Vec<f32>>>),
     Read(Vec<Believed>),
 }
@@ -120,12 +121,24 @@ impl Given {
     pub(crate) fn replay(&mut self, (vocabulary, log, previous): Answers, job: &mut Job) -> Result<()> {
         self.description.vocabulary = vocabulary;
         self.replayed = log.into();
-        while !self.replayed.is_empty() {
+        while let Some(answer) = self.replayed.front() {
+            if let Answer::Changed((written, reopened)) = answer.clone() {
+                self.replayed.pop_front();
+                self.change(written, reopened, job)?;
+                continue;
+            }
             Job::step([&mut *job], self)?;
             self.let_go(true);
         }
         let kept = |(position, logits, log_total)| (position, Previous { logits, log_total });
         self.previous = previous.into_iter().map(kept).collect();
+        Ok(())
+    }
+
+    /// Changes a run by hand.
+    pub(crate) fn change(&mut self, written: Vec<(usize, Token)>, reopened: Vec<usize>, job: &mut Job) -> Result<()> {
+        job.run.change(&written, &reopened)?;
+        self.log.push(Answer::Changed((written, reopened)));
         Ok(())
     }
 
@@ -182,16 +195,16 @@ impl Given {
             self.fit(unguided.width())?;
         }
         let previous = &self.previous;
-        let one = |scratch: &mut Vec<f32>, (number, row): (usize, &Row<'_>)| {
-            scratch.clear();
-            scratch.extend_from_slice(logits.row(number));
+        let one = |[scratch, other]: &mut [Vec<f32>; 2], (number, row): (usize, &Row<'_>)| {
+            logits.copy(number, scratch);
             if let (Some(guide), Some(unguided)) = (guide, &unguided) {
-                guide.mix(scratch, unguided.row(number));
+                unguided.copy(number, other);
+                guide.mix(scratch, other);
             }
             let mut kept = previous.get(&row.target.position()).filter(|_| row.remember).cloned();
             believe(row, scratch, &mut kept).map(|belief| (belief, kept))
         };
-        let all = || rows.par_iter().enumerate().map_init(Vec::new, |scratch, at| one(scratch, (at.0, at.1)));
+        let all = || rows.par_iter().enumerate().map_init(Default::default, |scratch, at| one(scratch, (at.0, at.1)));
         let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(carry)??;
         let mut beliefs = Vec::with_capacity(rows.len());
         for (row, (belief, kept)) in rows.iter().zip(read) {
@@ -210,7 +223,7 @@ impl Predictor for Given {
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
         let seen: Vec<Vec<Vec<f32>>> = match self.replayed.pop_front() {
             Some(Answer::Seen(seen)) => seen,
-            Some(answer @ Answer::Read(_)) => return Err(out_of_step(&answer)),
+            Some(answer) => return Err(out_of_step(&answer)),
             None => {
                 let seen = views.iter().map(|view| self.dependency(view.attention, view.tokens));
                 seen.collect::<PyResult<_>>().map_err(carry)?
@@ -242,6 +255,7 @@ fn out_of_step(answer: &Answer) -> Error {
     let what = match answer {
         Answer::Seen(_) => "attention",
         Answer::Read(_) => "beliefs",
+        Answer::Changed(_) => "a change by hand",
     };
     Error::Incompatible(
         format!("a pickled run does not go on as it went: it has {what} where none is asked for").into(),

@@ -27,6 +27,20 @@ pub(crate) struct Commit {
     score: f64,
 }
 
+impl Commit {
+    /// True if JSON cannot tell them apart.
+    fn same(&self, other: &Self) -> bool {
+        let same = |a: f64, b: f64| match a.is_finite() && b.is_finite() {
+            true => (a - b).abs() <= f64::EPSILON * a.abs(),
+            false => !a.is_finite() && !b.is_finite(),
+        };
+        (self.position, self.token) == (other.position, other.token)
+            && same(self.probability, other.probability)
+            && same(self.entropy, other.entropy)
+            && same(self.score, other.score)
+    }
+}
+
 #[pymethods]
 impl Commit {
     #[new]
@@ -85,6 +99,16 @@ impl From<&Delta> for Step {
         };
         let [committed, edited] = [&delta.committed, &delta.edited].map(|list| list.iter().map(commit).collect());
         Self { block: delta.block, kind: name(delta.kind), committed, edited, reopened: delta.reopened.clone() }
+    }
+}
+
+impl Step {
+    /// True if JSON cannot tell them apart.
+    fn same(&self, other: &Self) -> bool {
+        let all = |a: &[Commit], b: &[Commit]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b));
+        (self.block, self.kind, &self.reopened) == (other.block, other.kind, &other.reopened)
+            && all(&self.committed, &other.committed)
+            && all(&self.edited, &other.edited)
     }
 }
 
@@ -155,7 +179,7 @@ impl Frame {
 /// A decoded text and how it came about.
 ///
 /// `Result(line)` reads one that `to_json` or `lacuna generate --format json` wrote. Two are equal if everything is but the time
-/// they took.
+/// they took, as far as JSON can tell: it has no infinities, and its readers may round the last bit.
 #[pyclass(frozen, module = "lacunalm")]
 pub(crate) struct Result {
     record: Record,
@@ -197,7 +221,8 @@ impl Result {
         let Ok(other) = other.cast::<Self>() else { return false };
         let timeless =
             |result: &Self| Record { seconds: 0.0, tokens_per_second: 0.0, steps: Vec::new(), ..result.record.clone() };
-        timeless(self) == timeless(other.get()) && self.steps == other.get().steps
+        let (one, two) = (&self.steps, &other.get().steps);
+        timeless(self) == timeless(other.get()) && one.len() == two.len() && one.iter().zip(two).all(|(a, b)| a.same(b))
     }
 
     fn __hash__(&self) -> u64 {
@@ -241,6 +266,14 @@ impl Result {
     #[pyo3(signature = (axes = None))]
     fn plot<'py>(slf: &Bound<'py, Self>, axes: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("lacunalm.notebook")?.call_method1("plot", (slf, axes))
+    }
+
+    /// A picture as SVG: the canvas at a few moments, coloured by step, `columns` characters wide.
+    #[pyo3(signature = (*, columns = 44))]
+    fn svg<'py>(slf: &Bound<'py, Self>, columns: usize) -> PyResult<Bound<'py, PyAny>> {
+        let named = PyDict::new(slf.py());
+        named.set_item("columns", columns)?;
+        slf.py().import("lacunalm.notebook")?.call_method("svg", (slf,), Some(&named))
     }
 
     /// The canvas as a notebook shows it: coloured by step, with a slider over the steps.

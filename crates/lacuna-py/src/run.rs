@@ -186,6 +186,17 @@ impl Run {
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
     }
 
+    /// Writes tokens by hand, {position: token}, in place of masks or of what stands there; returns what it changed. The next step sees them.
+    fn commit(&mut self, tokens: &Bound<'_, PyDict>) -> PyResult<Step> {
+        let written = tokens.iter().map(|(position, token)| Ok((position.extract()?, token.extract()?)));
+        self.change(written.collect::<PyResult<_>>()?, Vec::new())
+    }
+
+    /// Makes decided positions masks again by hand; returns what it changed.
+    fn reopen(&mut self, positions: Vec<usize>) -> PyResult<Step> {
+        self.change(Vec::new(), positions)
+    }
+
     /// Pickles as its arguments and what was answered at each step, from which it is taken again.
     #[expect(clippy::type_complexity, reason = "what pickle asks for")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Py<PyDict>, Answers))> {
@@ -197,6 +208,14 @@ impl Run {
         let canvas = self.job.run.canvas();
         let (gaps, masked) = (canvas.gaps().count(), canvas.masked().count());
         format!("Run(strategy={:?}, decided={} of {gaps}, nfe={})", self.plan.strategy.name, gaps - masked, self.nfe())
+    }
+}
+
+impl Run {
+    fn change(&mut self, written: Vec<(usize, Token)>, reopened: Vec<usize>) -> PyResult<Step> {
+        self.given.change(written, reopened, &mut self.job).map_err(raise)?;
+        self.job.took = self.begun.elapsed();
+        Ok(Step::from(self.job.run.trace().deltas.last().expect("a change was recorded")))
     }
 }
 

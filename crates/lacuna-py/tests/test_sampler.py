@@ -3,6 +3,7 @@
 import array
 import math
 import pathlib
+import pickle
 import unittest
 
 import lacunalm as lacuna
@@ -287,6 +288,35 @@ class SmallModels(unittest.TestCase):
             with self.subTest(message), self.assertRaisesRegex(kind, message) as caught:
                 call()
             self.assertNotIn("\n", str(caught.exception))
+
+
+class ByHand(unittest.TestCase):
+    def test_tokens_are_written_and_reopened_between_steps(self):
+        def logits(tokens):
+            return [[4.0 if token == at else 0.0 for token in range(12)] for at in range(len(tokens))]
+
+        def begin():
+            return lacuna.Run([1, 2], mask_token=11, gen_length=4, strategy="left")
+
+        run = begin()
+        run.step(logits(run.tokens))
+        step = run.commit({4: 9})
+        self.assertEqual([(one.position, one.token) for one in step.committed], [(4, 9)])
+        self.assertEqual(run.reopen([2]).reopened, [2])
+        self.assertEqual((run.tokens, run.nfe), ([1, 2, 11, 11, 9, 11], 1))
+        again = pickle.loads(pickle.dumps(run))
+        for one in (run, again):
+            while not one.finished:
+                one.step(logits(one.tokens))
+        self.assertEqual(run.result.tokens, [2, 3, 9, 5])
+        self.assertEqual(again.result, run.result)
+        for change, why in [
+            (lambda run: run.commit({0: 3}), "position 0 is no gap"),
+            (lambda run: run.commit({3: 11}), "token 11 may not stand at position 3"),
+            (lambda run: run.reopen([3]), "position 3 is not decided"),
+        ]:
+            with self.assertRaisesRegex(ValueError, why):
+                change(begin())
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ use crate::cache::{CacheView, Computed};
 use crate::plan::Turn;
 use crate::scene::{Credits, RunState};
 use crate::{
-    AttentionSource, Block, Blocks, Borders, Canvas, Changes, Compute, Delta, Description, Entry, Error, Observation,
-    Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat, step,
+    AttentionSource, Block, Blocks, Borders, Canvas, Changes, Commit, Compute, Delta, Description, Entry, Error,
+    Observation, Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat,
+    step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -169,6 +170,67 @@ impl Run {
     pub fn step(&mut self, predictor: &mut dyn Predictor) -> Result<&Delta> {
         step(&mut [&mut *self], predictor)?;
         Ok(self.trace.deltas.last().expect("a step was taken"))
+    }
+
+    /// Writes tokens into gaps and reopens decided ones by hand, as a step without a forward pass; returns what it changed. The run goes
+    /// on in the first block that has masks. Its tokens have no probability.
+    pub fn change(&mut self, written: &[(usize, Token)], reopened: &[usize]) -> Result<&Delta> {
+        let refuse = |why: String| Err(Error::Incompatible(why.into()));
+        if self.finished {
+            return refuse("the run is finished: there is nothing left to change".into());
+        }
+        if self.borders.is_some() || !self.strategy.cache.is_exact() {
+            return refuse(
+                "a run with a cache cannot be changed by hand: its keys and values are of the old tokens".into(),
+            );
+        }
+        if self.state.options.constraint.is_some() {
+            return refuse("a run under a constraint cannot be changed by hand".into());
+        }
+        let canvas = &self.state.canvas;
+        let mut touched: Vec<usize> =
+            written.iter().map(|(position, _)| *position).chain(reopened.iter().copied()).collect();
+        if let Some(position) = touched.iter().find(|position| **position >= canvas.len() || !canvas.is_gap(**position))
+        {
+            return refuse(format!("position {position} is no gap of the canvas"));
+        }
+        if let Some(position) = reopened.iter().find(|position| canvas.is_masked(**position)) {
+            return refuse(format!("position {position} is not decided, so that it cannot be reopened"));
+        }
+        touched.sort_unstable();
+        if let Some(pair) = touched.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse(format!("position {} is named twice", pair[0]));
+        }
+        let known = |token: Token| token != self.model.mask && (token as usize) < self.model.vocabulary;
+        let fits =
+            |&(position, token): &(usize, Token)| known(token) && self.state.allowed.at(position).contains(token);
+        if let Some((position, token)) = written.iter().find(|one| !fits(one)) {
+            return refuse(format!("token {token} may not stand at position {position}"));
+        }
+        let commit = |&(position, token): &(usize, Token)| Commit {
+            position,
+            token,
+            probability: f64::NAN,
+            entropy: f64::NAN,
+            score: f64::NAN,
+        };
+        let (mut committed, mut edited): (Vec<Commit>, Vec<Commit>) =
+            written.iter().map(commit).partition(|commit| canvas.is_masked(commit.position));
+        committed.sort_by_key(|commit| commit.position);
+        edited.sort_by_key(|commit| commit.position);
+        let mut reopened = reopened.to_vec();
+        reopened.sort_unstable();
+        let mut delta = Delta { block: self.state.block.index, committed, edited, reopened, ..Delta::default() };
+        delta.apply(&mut self.state.canvas);
+        self.state.number += 1;
+        delta.resized = if self.is_complete() { self.grow()? } else { None };
+        self.trace.deltas.push(delta);
+        self.finished = self.is_complete() || self.text_is_decided();
+        let masked = |index: &usize| self.has_masks(*index);
+        if let Some(first) = (0..self.blocks.len()).find(masked).filter(|first| *first != self.state.block.index) {
+            self.enter(first)?;
+        }
+        Ok(self.trace.deltas.last().expect("a step was recorded"))
     }
 
     /// Gives the run up before it is finished: the predictor drops its state.
@@ -358,10 +420,11 @@ impl Run {
 
     /// The next block in which something is masked.
     fn next_block(&self) -> Option<usize> {
-        let masked = |index: &usize| {
-            let mut block = self.blocks.get(*index).cloned().into_iter().flatten();
-            block.any(|position| self.state.canvas.is_masked(position))
-        };
-        (self.state.block.index + 1..self.blocks.len()).find(masked)
+        (self.state.block.index + 1..self.blocks.len()).find(|index| self.has_masks(*index))
+    }
+
+    fn has_masks(&self, index: usize) -> bool {
+        let mut block = self.blocks.get(index).cloned().into_iter().flatten();
+        block.any(|position| self.state.canvas.is_masked(position))
     }
 }
