@@ -49,6 +49,7 @@ mod model;
 #[cfg(feature = "text")]
 mod moments;
 mod precision;
+mod prompts;
 #[cfg(feature = "text")]
 mod record;
 #[cfg(feature = "text")]

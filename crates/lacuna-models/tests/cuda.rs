@@ -162,6 +162,10 @@ with! { gpu:
         family_decoding::finished_blocks_that_are_kept_change_no_bit(on_gpu, strategies);
     }
 
+    fn texts_that_begin_alike_are_computed_once() {
+        family_decoding::texts_that_begin_alike_are_computed_once(on_gpu, if is_emulated() { 3 } else { 1 });
+    }
+
     fn everything_is_as_on_the_cpu_whatever_the_sizes() {
         for odd in Odd::ALL {
             let (folder, checkpoint) = odd.checkpoint();

@@ -103,8 +103,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
     timeout_seconds: Option<usize>,
 
-    /// The most megabytes of keys and values that are kept for texts that begin alike; 0 keeps none; block-causal models on the CPU
-    /// [default: 1024]
+    /// The most megabytes of keys and values that are kept for texts that begin alike, on the model's device; 0 keeps none;
+    /// block-causal models [default: 1024]
     #[arg(long, value_name = "N", env = "LACUNA_PROMPT_CACHE_MB", help_heading = "Limits")]
     prompt_cache_mb: Option<usize>,
 

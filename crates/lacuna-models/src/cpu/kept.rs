@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use lacuna::{Borders, Token};
 
 use super::kernel::Lines;
-use super::prompts::Prompts;
 use crate::layout::{Caching, Layout};
+use crate::prompts::Prompts;
 
 /// For each run, the rows of keys and values of each layer, before rotation.
 #[derive(Default)]
 pub(crate) struct Kept {
     runs: HashMap<u64, Canvas>,
     /// Keys and values that finished runs leave for reuse.
-    pub(crate) prompts: Prompts,
+    pub(crate) prompts: Prompts<Vec<Lines<f32>>>,
     /// All keys and values of a layer, where some were not computed.
     complete: Lines<f32>,
 }
@@ -65,16 +65,24 @@ impl Kept {
     /// Leaves the leading blocks of a run to others.
     pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
         if let Some(Canvas { width, layers, .. }) = self.runs.get(&run) {
-            self.prompts.store(tokens, blocks, layers, *width);
+            let size = tokens.len() * width;
+            let copy = |rows: &Lines<f32>| {
+                let mut copy = Lines::new(size);
+                copy.copy_from_slice(&rows[..size]);
+                copy
+            };
+            let bytes = layers.len() * size * size_of::<f32>();
+            self.prompts.store(tokens, blocks, bytes, || Some(layers.iter().map(copy).collect()));
         }
     }
 
     /// Gives a run the longest beginning of its text that others have left. Returns its length.
     pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        let Some((length, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
+        let Some((length, stored, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
         let canvas = self.runs.entry(run).or_default();
-        for (layer, rows) in layers.into_iter().enumerate() {
-            canvas.reach(length, layer, rows.len() / length)[..rows.len()].copy_from_slice(rows);
+        for (layer, rows) in layers.iter().enumerate() {
+            let width = rows.len() / stored;
+            canvas.reach(length, layer, width)[..length * width].copy_from_slice(&rows[..length * width]);
         }
         length
     }

@@ -12,7 +12,6 @@ mod key_values;
 mod matrix;
 mod measure;
 mod predictor;
-mod prompts;
 mod read;
 mod refresh;
 mod scratch;

@@ -35,6 +35,10 @@ fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architectu
         let found = format!("{}.{} was found", cublas / 10_000, cublas / 100 % 100);
         return Err(Error::NoFp8 { needed: "libcublasLt 12.9 or later", found });
     }
+    if architecture.experts().is_some() {
+        let found = "this one is a mixture of them".to_string();
+        return Err(Error::NoFp8 { needed: "a model without experts", found });
+    }
     let sizes = [
         ("hidden size", architecture.hidden),
         ("size of queries", architecture.attention.query_size()),
@@ -121,6 +125,10 @@ mod tests {
         }
         let expected = "fp8 needs libcublasLt 12.9 or later, but 12.8 was found: use precision bf16";
         assert_eq!(refusal(90, 12_08_04, 12_288).as_deref(), Some(expected));
+        let experts = Checkpoint::random(Shape::LladaMoe).unwrap();
+        let refused = possible("a GPU", 90, 13_01_00, experts.architecture()).unwrap_err().to_string();
+        let expected = "fp8 needs a model without experts, but this one is a mixture of them: use precision bf16";
+        assert_eq!(refused, expected);
         let expected = "fp8 needs sizes that are multiples of 16, but this model's MLP size is 100: use precision bf16";
         assert_eq!(refusal(90, 13_01_00, 100).as_deref(), Some(expected));
     }

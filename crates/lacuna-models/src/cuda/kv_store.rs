@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lacuna::{Borders, Token};
+
 use super::gpu::Gpu;
 use super::kernel::{CacheSlot, Element, In};
-use super::matrix::Elements;
+use super::matrix::{Elements, element_size};
 use crate::layout::{Caching, Layout, Span};
+use crate::prompts::Prompts;
 use crate::{Error, Precision, Result};
 
 /// The KV caches of all runs, each `[layer][position][keys, values]`. A run of a block-causal model fills its cache block by block.
@@ -19,9 +22,11 @@ pub(crate) struct KvStore {
     runs: HashMap<u64, KvCache>,
     /// Caches of forgotten runs, for others of the same length or little less.
     free: Vec<KvCache>,
+    /// What runs have left to others.
+    pub(crate) prompts: Prompts<KvCache>,
 }
 
-struct KvCache {
+pub(crate) struct KvCache {
     /// Leading positions whose keys and values it has.
     length: usize,
     /// Positions that there is room for.
@@ -31,7 +36,15 @@ struct KvCache {
 
 impl KvStore {
     pub(crate) fn new(gpu: &Arc<Gpu>, precision: Precision, layers: usize, width: usize) -> Self {
-        Self { gpu: gpu.clone(), precision, layers, width, runs: HashMap::new(), free: Vec::new() }
+        Self {
+            gpu: gpu.clone(),
+            precision,
+            layers,
+            width,
+            runs: HashMap::new(),
+            free: Vec::new(),
+            prompts: Prompts::default(),
+        }
     }
 
     /// Leading positions that are cached for a run.
@@ -46,7 +59,7 @@ impl KvStore {
         }
         for span in layout.spans.iter().filter(|span| span.caching != Caching::Off) {
             if grows(span) {
-                self.reach(span)?;
+                self.reach(span.run, span.length, span.canvas)?;
             } else if self.length(span.run) != Some(span.length) {
                 self.forget(span.run);
                 let cache = self.allocate(span.length)?;
@@ -85,29 +98,49 @@ impl KvStore {
         }
     }
 
-    /// Makes the cache of a run reach as far as a view; what is cached stays.
-    fn reach(&mut self, span: &Span) -> Result<()> {
-        let length = self.length(span.run).unwrap_or(0).max(span.length);
-        let old = match self.runs.get_mut(&span.run) {
-            Some(cache) if cache.capacity >= length => {
-                cache.length = length;
-                return Ok(());
+    /// Makes the cache of a run reach `length` positions of a canvas; what is cached stays.
+    fn reach(&mut self, run: u64, length: usize, canvas: usize) -> Result<()> {
+        let known = self.length(run).unwrap_or(0);
+        let (length, fits) = (length.max(known), self.runs.get(&run).is_some_and(|cache| cache.capacity >= length));
+        if !fits {
+            let mut new = self.allocate(length.max(canvas))?;
+            if let Some(old) = self.runs.remove(&run) {
+                new.copy(&self.gpu, self.layers, self.width, known, &old)?;
+                self.free.push(old);
             }
-            _ => self.runs.remove(&span.run),
-        };
-        let new = self.allocate(length.max(span.canvas))?;
-        if let Some(old) = old {
-            let kept = old.length * self.width;
-            for layer in 0..self.layers {
-                let part = |cache: &'_ KvCache| layer * cache.capacity * self.width;
-                let (from, to) = (part(&old), part(&new));
-                let target = new.elements.all().slice(to..to + kept);
-                target.copy_from(&self.gpu, old.elements.all().slice(from..from + kept))?;
-            }
-            self.free.push(old);
+            self.runs.insert(run, new);
         }
-        self.runs.insert(span.run, KvCache { length, ..new });
+        let cache = self.runs.get_mut(&run).expect("it was made sure of");
+        cache.length = length;
         Ok(())
+    }
+
+    /// Leaves the leading blocks of a run to others.
+    pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        let Self { gpu, precision, layers, width, runs, prompts, .. } = self;
+        let (length, layers, width) = (tokens.len(), *layers, *width);
+        let Some(cache) = runs.get(&run).filter(|cache| cache.length >= length) else { return };
+        let size = layers * length * width;
+        prompts.store(tokens, blocks, size * element_size(*precision), || {
+            let mut copy =
+                KvCache { length: 0, capacity: length, elements: Elements::new(gpu, *precision, size).ok()? };
+            copy.copy(gpu, layers, width, length, cache).ok()?;
+            Some(copy)
+        });
+    }
+
+    /// Gives a run the longest beginning of its text that others have left. Returns its length.
+    pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        let mut prompts = std::mem::take(&mut self.prompts);
+        let recalled = prompts.find(tokens, blocks).and_then(|(length, _, stored)| {
+            self.forget(run);
+            let mut cache = self.allocate(tokens.len()).ok()?;
+            cache.copy(&self.gpu, self.layers, self.width, length, stored).ok()?;
+            self.runs.insert(run, cache);
+            Some(length)
+        });
+        self.prompts = prompts;
+        recalled.unwrap_or(0)
     }
 
     /// Drops the cache of a run.
@@ -125,6 +158,21 @@ impl KvStore {
         self.free.clear();
         let elements = Elements::new(&self.gpu, self.precision, self.layers * length * self.width)?;
         Ok(KvCache { length: 0, capacity: length, elements })
+    }
+}
+
+impl KvCache {
+    /// Takes over the first `length` positions of another cache.
+    fn copy(&mut self, gpu: &Gpu, layers: usize, width: usize, length: usize, other: &Self) -> Result<()> {
+        for layer in 0..layers {
+            let part = |cache: &Self| {
+                let start = layer * cache.capacity * width;
+                start..start + length * width
+            };
+            self.elements.all().slice(part(self)).copy_from(gpu, other.elements.all().slice(part(other)))?;
+        }
+        self.length = length;
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lacuna::{Belief, Description, Observation, Predictor, Row, View};
+use lacuna::{Belief, Borders, Description, Observation, Predictor, Row, Token, View};
 
 use super::activations::Activations;
 use super::compile::Variant;
@@ -57,10 +57,6 @@ impl CudaPredictor {
             return Err(Error::NotOnGpu { what: precision.name().to_string(), advice });
         }
         let architecture = checkpoint.architecture();
-        if precision == Precision::Fp8 && architecture.experts().is_some() {
-            let advice = vec![Advice::new("precision", "bf16")];
-            return Err(Error::NotOnGpu { what: "a mixture of experts in fp8".to_string(), advice });
-        }
         let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open(number)?;
         gpu.bind()?;
@@ -186,6 +182,16 @@ impl Predictor for CudaPredictor {
         self.reader.forget(run);
         self.forward.kv_store.forget(run);
     }
+
+    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        if self.gpu.bind().is_ok() {
+            self.forward.kv_store.offer(run, tokens, blocks);
+        }
+    }
+
+    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.gpu.bind().map_or(0, |()| self.forward.kv_store.recall(run, tokens, blocks))
+    }
 }
 
 impl Model for CudaPredictor {
@@ -204,6 +210,14 @@ impl Model for CudaPredictor {
 
     fn usual_batch(&self) -> usize {
         if self.weight_bytes <= SMALL { BATCH_OF_A_SMALL_MODEL } else { USUAL_BATCH }
+    }
+
+    fn reuse_prompts(&mut self, bytes: usize) {
+        self.forward.kv_store.prompts.limit(bytes);
+    }
+
+    fn prompt_bytes(&self) -> usize {
+        self.forward.kv_store.prompts.bytes()
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {

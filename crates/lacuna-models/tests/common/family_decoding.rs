@@ -134,7 +134,7 @@ fn commands() -> Map<String, Json> {
     serde_json::from_str(&std::fs::read_to_string(data("families/commands.json")).unwrap()).unwrap()
 }
 
-pub(crate) fn open(load: Load, model: &Path, mask: Token, shifted: bool) -> (Checkpoint, Box<dyn Model>) {
+fn open(load: Load, model: &Path, mask: Token, shifted: bool) -> (Checkpoint, Box<dyn Model>) {
     let checkpoint = Checkpoint::open(model).unwrap().with_mask_token(mask).unwrap();
     let checkpoint = if shifted { checkpoint.with_shift(true) } else { checkpoint };
     let model = load(&checkpoint, Precision::F32);
@@ -223,5 +223,45 @@ pub(crate) fn finished_blocks_that_are_kept_change_no_bit(load: Load, strategies
                 "{family} {strategy}: {computed} in {passes} passes"
             );
         }
+    }
+}
+
+pub(crate) fn texts_that_begin_alike_are_computed_once(load: Load, every: usize) {
+    for (family, strategy) in [
+        ("sdar", "dos+eb"),
+        ("sdar", "sdar"),
+        ("llada2", "llada2.1"),
+        ("fast-dllm-v2", "fast-dllm-v2"),
+        ("fast-dllm-v2", "dos"),
+    ]
+    .into_iter()
+    .step_by(every)
+    {
+        let (checkpoint, mut model) = open(load, &data("families").join(family), MASK, false);
+        let plan = Request::default().with("strategy", strategy).unwrap().with("gen_length", 16usize).unwrap();
+        let plan = plan.with("block_length", 8usize).unwrap().plan(&checkpoint).unwrap();
+        let run = |prompt: &[Token], model: &mut dyn Predictor| {
+            let mut runs = [plan.answer(prompt, model.description()).unwrap()];
+            decode(&mut runs, model).unwrap();
+            let [run] = runs;
+            (run.canvas().tokens().to_vec(), run.recalled(), run.rows_computed())
+        };
+        let system: Vec<Token> = (0..27).map(|position| position * 31 % 500).collect();
+        let other = [&system[..], &[7, 8, 9]].concat();
+        let (alone, none, all) = run(&other, model.as_mut());
+        model.reuse_prompts(1 << 20);
+        let (first, nothing, _) = run(&system, model.as_mut());
+        let (again, recalled, fewer) = run(&other, model.as_mut());
+        assert_eq!((none, nothing), (0, 0));
+        assert_eq!(again, alone, "{family} {strategy}");
+        let opens = strategy == "fast-dllm-v2";
+        assert_eq!(recalled, if opens { 16 } else { 24 }, "{family} {strategy}");
+        assert!(fewer < all && model.prompt_bytes() <= 1 << 20);
+        // A chat goes on: the answer before is part of the prompt.
+        let turn = [&first[..], &[1, 2, 3]].concat();
+        let (text, recalled, _) = run(&turn, model.as_mut());
+        model.reuse_prompts(0);
+        assert_eq!((model.prompt_bytes(), run(&turn, model.as_mut()).0), (0, text), "{family} {strategy}");
+        assert!(recalled >= 32, "{family} {strategy}: {recalled}");
     }
 }

@@ -2,28 +2,23 @@
 
 use lacuna::{Borders, Token};
 
-use super::kernel::Lines;
-
-/// Finished blocks of block-causal texts, those used last at the end. They take a bounded amount of memory.
-#[derive(Default)]
-pub(crate) struct Prompts {
+/// Finished blocks of block-causal texts, those used last at the end. They take a bounded amount of memory. `T` is what holds the keys and
+/// values of a text.
+pub(crate) struct Prompts<T> {
     limit: usize,
     bytes: usize,
-    texts: Vec<Stored>,
+    texts: Vec<Stored<T>>,
 }
 
-/// The finished blocks of a text: their tokens, and the rows of keys and values of each layer.
-struct Stored {
+/// The finished blocks of a text: their tokens, and their keys and values.
+struct Stored<T> {
     tokens: Vec<Token>,
     blocks: Borders,
-    layers: Vec<Lines<f32>>,
+    bytes: usize,
+    rows: T,
 }
 
-impl Stored {
-    fn bytes(&self) -> usize {
-        self.layers.iter().map(|rows| rows.len() * size_of::<f32>()).sum()
-    }
-
+impl<T> Stored<T> {
     /// Leading positions in whole blocks that it shares with a text.
     fn shared(&self, tokens: &[Token], blocks: Borders) -> usize {
         let same = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -31,7 +26,13 @@ impl Stored {
     }
 }
 
-impl Prompts {
+impl<T> Default for Prompts<T> {
+    fn default() -> Self {
+        Self { limit: 0, bytes: 0, texts: Vec::new() }
+    }
+}
+
+impl<T> Prompts<T> {
     /// Sets how many bytes they may take; none at first.
     pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
@@ -43,10 +44,9 @@ impl Prompts {
         self.bytes
     }
 
-    /// Stores the finished blocks of a text, whose rows come first in each of `layers`.
-    pub(crate) fn store(&mut self, tokens: &[Token], blocks: Borders, layers: &[Lines<f32>], width: usize) {
-        let size = tokens.len() * width;
-        let bytes = layers.len() * size * size_of::<f32>();
+    /// Stores the finished blocks of a text: `copy` makes a copy of their keys and values, which takes `bytes` bytes, if there is
+    /// memory for it.
+    pub(crate) fn store(&mut self, tokens: &[Token], blocks: Borders, bytes: usize, copy: impl FnOnce() -> Option<T>) {
         if tokens.is_empty() || bytes > self.limit {
             return;
         }
@@ -55,30 +55,25 @@ impl Prompts {
         }
         // What is the beginning of this text is part of it now.
         for text in self.texts.extract_if(.., |text| blocks == text.blocks && tokens.starts_with(&text.tokens)) {
-            self.bytes -= text.bytes();
+            self.bytes -= text.bytes;
         }
-        let copy = |rows: &Lines<f32>| {
-            let mut copy = Lines::new(size);
-            copy.copy_from_slice(&rows[..size]);
-            copy
-        };
-        self.texts.push(Stored { tokens: tokens.to_vec(), blocks, layers: layers.iter().map(copy).collect() });
+        let Some(rows) = copy() else { return };
+        self.texts.push(Stored { tokens: tokens.to_vec(), blocks, bytes, rows });
         self.bytes += bytes;
         self.shrink();
     }
 
-    /// The longest beginning of a text that is stored in whole blocks: its length, and its rows of each layer.
-    pub(crate) fn find(&mut self, tokens: &[Token], blocks: Borders) -> Option<(usize, Vec<&[f32]>)> {
-        let shared = |text: &Stored| text.shared(tokens, blocks);
+    /// The longest beginning of a text that is stored in whole blocks: its length, how many positions are stored with it, and the
+    /// keys and values of these.
+    pub(crate) fn find(&mut self, tokens: &[Token], blocks: Borders) -> Option<(usize, usize, &T)> {
+        let shared = |text: &Stored<T>| text.shared(tokens, blocks);
         let best = (0..self.texts.len()).max_by_key(|&text| shared(&self.texts[text]))?;
         let length = shared(&self.texts[best]);
         if length == 0 {
             return None;
         }
         self.use_again(best);
-        let text = self.texts.last()?;
-        let leading = |rows: &'_ Lines<f32>| rows.len() / text.tokens.len() * length;
-        Some((length, text.layers.iter().map(|rows| &rows[..leading(rows)]).collect()))
+        self.texts.last().map(|text| (length, text.tokens.len(), &text.rows))
     }
 
     fn use_again(&mut self, text: usize) {
@@ -89,7 +84,7 @@ impl Prompts {
     /// Drops what was not used for longest until the rest fits.
     fn shrink(&mut self) {
         while self.bytes > self.limit {
-            self.bytes -= self.texts.remove(0).bytes();
+            self.bytes -= self.texts.remove(0).bytes;
         }
     }
 }
