@@ -30,7 +30,7 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     }
     let shows_matrix = model.matrices && view.compute == Compute::All;
     if !view.matrix.is_empty() && !shows_matrix {
-        let reason = "whole attention matrices are only shown of canvases that are computed on the CPU without a cache";
+        let reason = "whole attention matrices are only shown of canvases that are computed without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
     let inside = view.rollout && !model.rollouts || matches!(view.compute, Compute::Refresh(_)) && !model.refreshes;

@@ -63,6 +63,11 @@ impl Span {
         self.blocks.map_or(self.length, |blocks| blocks.end(position).min(self.length))
     }
 
+    /// Length of the first block of block-causal attention, and of the others; 0 if there are none.
+    pub(crate) fn block_lengths(&self) -> (usize, usize) {
+        self.blocks.map_or((0, 0), |blocks| (blocks.end(0), blocks.length()))
+    }
+
     /// Tokens and shadows that are computed.
     pub(crate) fn rows(&self) -> usize {
         self.tokens + self.shadows

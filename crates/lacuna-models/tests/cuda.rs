@@ -225,19 +225,24 @@ with! { gpu:
         }
     }
 
-    fn credit_is_as_on_the_cpu() {
+    fn credit_and_dawn_are_as_on_the_cpu() {
         for (name, guidance) in MODELS.into_iter().zip([0.0, 0.5]) {
             let checkpoint = tiny(name);
-            let run = |model: &mut dyn Model| -> Vec<Vec<(usize, Token)>> {
+            let run = |strategy: &str, model: &mut dyn Model| -> Vec<Vec<(usize, Token)>> {
                 let canvas = Canvas::with_tail(&long(9), 12, model.description().mask).unwrap();
-                let strategy = Strategy::parse("credit", &Params::new().with("threshold", 0.4).unwrap()).unwrap();
-                let options = Options { guidance, ..Options::default() };
+                let credits = strategy == "credit";
+                let params = if credits { Params::new().with("threshold", 0.4).unwrap() } else { Params::new() };
+                let strategy = Strategy::parse(strategy, &params).unwrap();
+                let options = Options { guidance: if credits { guidance } else { 0.0 }, ..Options::default() };
                 let mut runs = [Run::new(canvas, strategy, options, model.description()).unwrap()];
                 decode(&mut runs, model).unwrap();
                 let deltas = runs[0].trace().deltas.iter();
                 deltas.map(|delta| delta.committed.iter().map(|commit| (commit.position, commit.token)).collect()).collect()
             };
-            assert_eq!(run(&mut *on_gpu(&checkpoint, Precision::F32)), run(&mut *on_cpu(&checkpoint, Precision::F32)), "{name}");
+            let (mut gpu, mut cpu) = (on_gpu(&checkpoint, Precision::F32), on_cpu(&checkpoint, Precision::F32));
+            for strategy in ["credit", "dawn"] {
+                assert_eq!(run(strategy, gpu.as_mut()), run(strategy, cpu.as_mut()), "{name} {strategy}");
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Activations {
     pub(crate) mass: Buffer<f32>,
     /// Dependency scores of all views.
     pub(crate) scores: Buffer<f32>,
+    /// Attention matrices of all views.
+    pub(crate) matrices: Buffer<f32>,
 }
 
 impl Activations {
@@ -48,6 +50,7 @@ impl Activations {
             routed: Routed::new(gpu, architecture, precision)?,
             mass: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
+            matrices: Buffer::new(gpu, 0)?,
         })
     }
 
@@ -92,6 +95,7 @@ impl Activations {
             fp8_scales,
             self.gate_up.all().address(),
             self.mass.all().address(),
+            self.matrices.all().address(),
         ];
         all.extend(self.routed.iter().flat_map(Routed::addresses));
         all

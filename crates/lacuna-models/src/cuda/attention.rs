@@ -1,7 +1,5 @@
 //! Shape of attention, and the tiles that its kernel takes.
 
-use lacuna::Borders;
-
 use super::compile::Variant;
 use super::kernel::{self, Geometry, to_u32};
 use super::kv_store::KvStore;
@@ -31,14 +29,15 @@ pub(crate) fn tiles(layout: &Layout, selection: &Selection, kv_store: &KvStore) 
     let tile = |tile: &crate::layout::Tile| -> Result<kernel::Tile> {
         let span = layout.spans[tile.view];
         let (cached, capacity) = kv_store.seen_by(&span)?;
+        let (first_block, block) = span.block_lengths();
         Ok(kernel::Tile {
             first: to_u32(tile.first),
             count: to_u32(tile.count),
             key_start: to_u32(span.start),
             key_count: to_u32(if tile.shadow { span.keys() } else { span.length }),
             tokens: to_u32(span.length),
-            first_block: to_u32(span.blocks.map_or(0, |blocks| blocks.end(0))),
-            block: to_u32(span.blocks.map_or(0, Borders::length)),
+            first_block: to_u32(first_block),
+            block: to_u32(block),
             open_start: to_u32(span.key_start),
             shadow: u32::from(tile.shadow),
             capacity: to_u32(capacity),

@@ -8,7 +8,7 @@ use super::experts::RoutedRows;
 use super::forward::Machine;
 use super::graphs::Pass;
 use super::inputs::DeviceInputs;
-use super::kernel::{Attend, Factors, NormCall, Output, Reading, RotateCall, Rows, Tile};
+use super::kernel::{Attend, Factors, MatricesCall, NormCall, Output, Reading, RotateCall, Rows, Tile};
 use super::matrix::{ElementSlice, Operand, Part};
 use super::rope::Rope;
 use super::staging::Indices;
@@ -48,7 +48,7 @@ impl<'a> Computation<'a> {
             if layer < last {
                 self.query_key_values(block, rows)?;
                 self.cache(layer, activations.query_key_value.from(query), stride)?;
-                self.attend(Attend {
+                let context = Attend {
                     queries: activations.query_key_value.all(),
                     query_stride: stride,
                     keys: activations.query_key_value.from(query),
@@ -57,16 +57,22 @@ impl<'a> Computation<'a> {
                     output: Some(activations.input.all()),
                     mass,
                     ..self.last_context(layer, self.inputs.tiles, Rows::First(rows))
-                })?;
+                };
+                self.attend(context)?;
+                self.add_attention(pass, layer, context)?;
                 self.finish_block(block, RoutedRows { count: rows, present: self.inputs.present, hidden })?;
                 continue;
             }
             self.key_values(block, rows)?;
             self.cache(layer, activations.query_key_value.all(), 2 * key)?;
-            if mass.is_some() {
+            let shows_matrix = pass.matrix_layers.iter().any(|(shown, _)| *shown == layer);
+            if mass.is_some() || shows_matrix {
                 self.queries(block, Rows::First(rows))?;
                 let context = self.last_context(layer, self.inputs.tiles, Rows::First(rows));
-                self.attend(Attend { mass, ..context })?;
+                if mass.is_some() {
+                    self.attend(Attend { mass, ..context })?;
+                }
+                self.add_attention(pass, layer, context)?;
             }
         }
         Ok(())
@@ -147,6 +153,25 @@ impl<'a> Computation<'a> {
         // SAFETY: the tiles of a pass lie within its rows and keys, and are made of the same layout as `open`. What they say
         // is cached belongs to the KV store, which frees nothing before all work launched so far is done.
         unsafe { self.machine.kernels.attention(call) }
+    }
+
+    /// Adds the attention of a layer to the matrices that it was asked for.
+    fn add_attention(&self, pass: &Pass, layer: usize, context: Attend<'_>) -> Result<()> {
+        let Some((_, tasks)) = pass.matrix_layers.iter().find(|(shown, _)| *shown == layer) else { return Ok(()) };
+        let Attend { heads, key_value_heads, queries, query_stride, keys, key_stride, .. } = context;
+        let call = MatricesCall {
+            heads,
+            key_value_heads,
+            queries,
+            query_stride,
+            keys,
+            key_stride,
+            tasks: self.inputs.matrix_tasks.slice(tasks.clone()),
+            output: self.activations.matrices.all(),
+            longest: pass.longest_matrix,
+        };
+        // SAFETY: `MatrixTasks` names views of the layout, whose positions are all computed, and entries that there is room for.
+        unsafe { self.machine.kernels.add_attention(call) }
     }
 
     /// Caches the keys of a layer, and the values behind each, for other passes.

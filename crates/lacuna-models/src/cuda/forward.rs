@@ -12,7 +12,7 @@ use super::buffer::DeviceSlice;
 use super::compile::Variant;
 use super::gpu::Gpu;
 use super::graphs::{Graphs, Pass};
-use super::inputs::{Bounds, PassInputs, ScoreTasks};
+use super::inputs::{Bounds, MatrixTasks, PassInputs, ScoreTasks};
 use super::kernel::{CollectCall, Kernels, Reading, Rows, Tile};
 use super::kv_store::KvStore;
 use super::product::Products;
@@ -46,8 +46,11 @@ pub(crate) struct Machine {
     pub(crate) products: Products,
 }
 
-/// Dependency scores on their way to the host.
-pub(crate) struct PendingScores(Fetched<f32>);
+/// Dependency scores and attention matrices on their way to the host.
+pub(crate) struct PendingScores {
+    scores: Fetched<f32>,
+    matrices: Fetched<f32>,
+}
 
 /// Rows that products are computed for where `rows` are needed. The others cost nothing, since products work on whole tiles, and
 /// fewer shapes occur.
@@ -92,7 +95,8 @@ impl Forward {
         self.activations.scores.all()
     }
 
-    /// Launches everything that all rows need. If dependency scores are asked for, they are on their way to the host.
+    /// Launches everything that all rows need. If dependency scores or attention matrices are asked for, they are on their way to the
+    /// host.
     pub(crate) fn launch(&mut self, layout: &Layout, views: &[View<'_>]) -> Result<Option<PendingScores>> {
         // If this fails, nothing can be read.
         self.inputs.clear();
@@ -104,31 +108,51 @@ impl Forward {
         mass_layers.sort_unstable();
         mass_layers.dedup();
         let tasks = ScoreTasks::of(layout, views, &mass_layers);
-        let pass = self.send_inputs(layout, mass_layers, &tasks)?;
+        let matrices = MatrixTasks::of(layout, views, self.shape.heads);
+        let pass = self.send_inputs(layout, mass_layers, &tasks, &matrices)?;
         let rows = pass.rows;
         self.compute(pass)?;
-        if tasks.scores == 0 {
+        if tasks.scores + matrices.entries == 0 {
             return Ok(None);
         }
         self.collect(rows)?;
-        self.landing.begin(&[tasks.scores * size_of::<f32>()])?;
-        Ok(Some(PendingScores(self.landing.fetch(self.activations.scores.slice(0..tasks.scores))?)))
+        self.landing.begin(&[tasks.scores, matrices.entries].map(|count| count * size_of::<f32>()))?;
+        Ok(Some(PendingScores {
+            scores: self.landing.fetch(self.activations.scores.slice(0..tasks.scores))?,
+            matrices: self.landing.fetch(self.activations.matrices.slice(0..matrices.entries))?,
+        }))
     }
 
     /// Observations of the views, once their scores are here.
     pub(crate) fn observations(&self, views: &[View<'_>], scores: Option<PendingScores>) -> Vec<Observation> {
-        let mut found: &[f32] = scores.as_ref().map_or(&[], |PendingScores(scores)| self.landing.get(scores));
-        let mut next = |tokens: usize| {
-            let (these, rest) = found.split_at(tokens);
-            found = rest;
+        let take = |list: fn(&PendingScores) -> &Fetched<f32>| -> &[f32] {
+            scores.as_ref().map_or(&[], |pending| self.landing.get(list(pending)))
+        };
+        let (mut scores, mut entries) = (take(|pending| &pending.scores), take(|pending| &pending.matrices));
+        let next = |found: &mut &[f32], count: usize| -> Vec<f32> {
+            let (these, rest) = found.split_at(count);
+            *found = rest;
             these.to_vec()
         };
-        let mut show = |view: &View<'_>| view.attention.iter().map(|_| next(view.tokens.len())).collect();
-        views.iter().map(|view| Observation { dependency: show(view), ..Observation::default() }).collect()
+        let mut show = |view: &View<'_>| {
+            let length = view.tokens.len();
+            Observation {
+                dependency: view.attention.iter().map(|_| next(&mut scores, length)).collect(),
+                matrix: next(&mut entries, if view.matrix.is_empty() { 0 } else { length * length }),
+                ..Observation::default()
+            }
+        };
+        views.iter().map(&mut show).collect()
     }
 
     /// Makes room for a pass, and sends its inputs.
-    fn send_inputs(&mut self, layout: &Layout, mass_layers: Vec<usize>, scores: &ScoreTasks) -> Result<Pass> {
+    fn send_inputs(
+        &mut self,
+        layout: &Layout,
+        mass_layers: Vec<usize>,
+        scores: &ScoreTasks,
+        matrices: &MatrixTasks,
+    ) -> Result<Pass> {
         let rows = padded(layout.rows());
         self.all.select(layout, 0..layout.rows(), self.shape.tile);
         let cache_slots = self.kv_store.slots(layout)?;
@@ -137,10 +161,12 @@ impl Forward {
         let longest = layout.spans.iter().map(|span| span.length).max().unwrap_or(0);
         self.rope.extend(longest)?;
         self.activations.reserve(rows, mass_layers.len() * self.shape.heads, scores.scores)?;
+        self.activations.matrices.reserve(matrices.entries)?;
         let caches = !cache_slots.is_empty();
         let bounds = Bounds { rows, vocabulary: self.sizes.vocabulary, positions: self.rope.length() };
-        self.inputs.send(layout, bounds, &tiles, cache_slots, scores)?;
-        Ok(Pass { rows, tiles: tiles.len(), mass_layers, caches })
+        self.inputs.send(layout, bounds, &tiles, cache_slots, scores, matrices)?;
+        let (matrix_layers, longest_matrix) = (matrices.layers.clone(), matrices.longest);
+        Ok(Pass { rows, tiles: tiles.len(), mass_layers, matrix_layers, longest_matrix, caches })
     }
 
     /// Computes all blocks but what the last one does for rows that are read.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "launches of recorded kernels")]
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::gpu::{Gpu, Graph};
 use crate::Result;
@@ -12,7 +13,7 @@ const CAPACITY: usize = 128;
 /// Forward passes that were seen before, each recorded when it comes again.
 #[derive(Default)]
 pub(crate) struct Graphs {
-    passes: HashMap<(Pass, [u64; 6]), Option<Graph>>,
+    passes: HashMap<(Pass, [u64; 7]), Option<Graph>>,
     /// Addresses of the buffers that they compute in.
     buffers: Vec<u64>,
 }
@@ -26,6 +27,9 @@ pub(crate) struct Pass {
     pub(crate) tiles: usize,
     /// The layers whose mass is wanted, ascending.
     pub(crate) mass_layers: Vec<usize>,
+    /// The layers whose matrices are wanted, ascending, with their tasks, and positions of the longest canvas of these.
+    pub(crate) matrix_layers: Vec<(usize, Range<usize>)>,
+    pub(crate) longest_matrix: usize,
     /// True if keys and values are cached for other passes.
     pub(crate) caches: bool,
 }
@@ -40,7 +44,7 @@ impl Graphs {
         &mut self,
         gpu: &Gpu,
         pass: Pass,
-        inputs: [u64; 6],
+        inputs: [u64; 7],
         buffers: &[u64],
         compute: impl FnOnce() -> Result<()>,
     ) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Inputs of a forward pass, sent to the GPU in one copy.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use lacuna::View;
 
 use super::buffer::DeviceSlice;
 use super::gpu::Gpu;
-use super::kernel::{CacheSlot, ScoreTask, Tile, to_u32};
+use super::kernel::{CacheSlot, MatrixTask, ScoreTask, Tile, to_u32};
 use super::staging::{Indices, Sent, SentIndices, Staging};
 use crate::layout::Layout;
 use crate::{Error, Result};
@@ -25,6 +26,7 @@ struct SentInputs {
     open: Sent<f32>,
     tiles: Sent<Tile>,
     cache_slots: Sent<CacheSlot>,
+    matrix_tasks: Sent<MatrixTask>,
     score_tasks: Sent<ScoreTask>,
     heads: Sent<u32>,
 }
@@ -44,6 +46,7 @@ pub(crate) struct DeviceInputs<'a> {
     pub(crate) tiles: DeviceSlice<'a, Tile>,
     /// The KV cache slot of each row; empty if nothing is cached.
     pub(crate) cache_slots: DeviceSlice<'a, CacheSlot>,
+    pub(crate) matrix_tasks: DeviceSlice<'a, MatrixTask>,
     pub(crate) score_tasks: DeviceSlice<'a, ScoreTask>,
     /// Heads that the tasks name.
     pub(crate) heads: DeviceSlice<'a, u32>,
@@ -51,7 +54,7 @@ pub(crate) struct DeviceInputs<'a> {
 
 impl DeviceInputs<'_> {
     /// Addresses that a recorded pass depends on.
-    pub(crate) fn addresses(&self) -> [u64; 6] {
+    pub(crate) fn addresses(&self) -> [u64; 7] {
         [
             self.tokens.list().address(),
             self.positions.list().address(),
@@ -59,6 +62,7 @@ impl DeviceInputs<'_> {
             self.open.address(),
             self.tiles.address(),
             self.cache_slots.address(),
+            self.matrix_tasks.address(),
         ]
     }
 }
@@ -86,6 +90,7 @@ impl PassInputs {
         tiles: &[Tile],
         mut cache_slots: Vec<CacheSlot>,
         scores: &ScoreTasks,
+        matrices: &MatrixTasks,
     ) -> Result<()> {
         let Bounds { rows, vocabulary, positions } = bounds;
         let pad = |values: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
@@ -106,6 +111,7 @@ impl PassInputs {
             present: batch.push(&[to_u32(layout.rows())])?,
             tiles: batch.push(tiles)?,
             cache_slots: batch.push(&cache_slots)?,
+            matrix_tasks: batch.push(&matrices.tasks)?,
             open: batch.push(&layout.open)?,
             score_tasks: batch.push(&scores.tasks)?,
             heads: batch.push(&scores.heads)?,
@@ -131,6 +137,7 @@ impl PassInputs {
             open: self.staging.list(sent.open),
             tiles: self.staging.list(sent.tiles),
             cache_slots: self.staging.list(sent.cache_slots),
+            matrix_tasks: self.staging.list(sent.matrix_tasks),
             score_tasks: self.staging.list(sent.score_tasks),
             heads: self.staging.list(sent.heads),
         })
@@ -164,6 +171,50 @@ impl ScoreTasks {
                 all.heads.extend(source.heads.iter().map(|&head| to_u32(head)));
                 all.scores += span.canvas;
             }
+        }
+        all
+    }
+}
+
+/// The attention matrices that all views ask for.
+pub(crate) struct MatrixTasks {
+    tasks: Vec<MatrixTask>,
+    /// Layers, ascending, each with its tasks.
+    pub(crate) layers: Vec<(usize, Range<usize>)>,
+    /// Entries of all matrices.
+    pub(crate) entries: usize,
+    /// Positions of the longest canvas of them.
+    pub(crate) longest: usize,
+}
+
+impl MatrixTasks {
+    /// `heads` is the number of heads, whose mean a matrix is.
+    pub(crate) fn of(layout: &Layout, views: &[View<'_>], heads: usize) -> Self {
+        let mut all = Self { tasks: Vec::new(), layers: Vec::new(), entries: 0, longest: 0 };
+        let mut asking = Vec::new();
+        for (span, view) in layout.spans.iter().zip(views).filter(|(_, view)| !view.matrix.is_empty()) {
+            asking.push((span, view, all.entries));
+            all.entries += span.length * span.length;
+            all.longest = all.longest.max(span.length);
+        }
+        let mut layers: Vec<usize> = asking.iter().flat_map(|(_, view, _)| view.matrix).copied().collect();
+        layers.sort_unstable();
+        layers.dedup();
+        for layer in layers {
+            let first = all.tasks.len();
+            for (span, view, output) in asking.iter().filter(|(_, view, _)| view.matrix.contains(&layer)) {
+                let (first_block, block) = span.block_lengths();
+                all.tasks.push(MatrixTask {
+                    output: *output as u64,
+                    start: to_u32(span.start),
+                    length: to_u32(span.length),
+                    first_block: to_u32(first_block),
+                    block: to_u32(block),
+                    first: u32::from(view.matrix.iter().min() == Some(&layer)),
+                    factor: 1.0 / (heads * view.matrix.len()) as f32,
+                });
+            }
+            all.layers.push((layer, first..all.tasks.len()));
         }
         all
     }

@@ -26,6 +26,7 @@ pub(crate) struct KvStore {
     pub(crate) prompts: Prompts<KvCache>,
 }
 
+/// Keys and values of leading positions.
 pub(crate) struct KvCache {
     /// Leading positions whose keys and values it has.
     length: usize,

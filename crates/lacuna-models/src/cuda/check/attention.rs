@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
-use crate::cuda::kernel::{Attend, Geometry, In, Rows, Tile, to_u32};
+use crate::cuda::kernel::{Attend, Geometry, In, MatricesCall, MatrixTask, Rows, Tile, to_u32};
 
 pub(super) fn attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     case(lab, size, false)
@@ -121,5 +121,74 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
         scale: Scale::Largest,
         bytes,
         operations,
+    })
+}
+
+/// Two layers of two views, of which the second is block-causal.
+pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let head = lab.variant.head_size;
+    let (length, heads, kv_heads) = (size.of([1, 37, 70], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 8));
+    let (rows, stride) = (2 * length, kv_heads * head + 2);
+    let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
+    let (keys, exact_keys) = lab.elements(&noise(2, rows * stride))?;
+    let tasks: Vec<MatrixTask> = [0, 1]
+        .map(|view| MatrixTask {
+            output: (view * length * length) as u64,
+            start: to_u32(view * length),
+            length: to_u32(length),
+            first_block: to_u32(3 * view),
+            block: to_u32(5 * view),
+            first: 1,
+            factor: 0.5 / heads as f32,
+        })
+        .to_vec();
+    let again: Vec<MatrixTask> = tasks.iter().map(|task| MatrixTask { first: 0, ..*task }).collect();
+    let layers = [lab.buffer(&tasks)?, lab.buffer(&again)?];
+    let output = Rc::new(lab.zeros::<f32>(2 * length * length)?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || {
+        layers.iter().try_for_each(|tasks| {
+            let call = MatricesCall {
+                heads,
+                key_value_heads: kv_heads,
+                queries: queries.all(),
+                query_stride: heads * head,
+                keys: keys.all(),
+                key_stride: stride,
+                tasks: tasks.all(),
+                output: target.all(),
+                longest: length,
+            };
+            // SAFETY: each task is one of the two views, and has a matrix of its own.
+            unsafe { its.kernels.add_attention(call) }
+        })
+    };
+    let exact = move || {
+        let mut all = vec![0.0; rows * length];
+        for (row, index) in (0..rows).flat_map(|row| (0..heads).map(move |index| (row, index))) {
+            let (view, position, key_head) = (row / length, row % length, index * kv_heads / heads);
+            let query = &exact_queries[(row * heads + index) * head..][..head];
+            let weight = |at: usize| {
+                let key = &exact_keys[(view * length + at) * stride + key_head * head..][..head];
+                let product: f64 = query.iter().zip(key).map(|(a, b)| a * b).sum();
+                let later = view == 1 && (at + 2) / 5 > (position + 2) / 5;
+                if later { 0.0 } else { (product / (head as f64).sqrt()).exp() }
+            };
+            let weights: Vec<f64> = (0..length).map(weight).collect();
+            let total: f64 = weights.iter().sum();
+            let target = &mut all[row * length..][..length];
+            target.iter_mut().zip(&weights).for_each(|(sum, weight)| *sum += weight / total / heads as f64);
+        }
+        Ok(all)
+    };
+    let its = lab.clone();
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&output)?))),
+        exact: Box::new(exact),
+        tolerance: 1e-5,
+        scale: Scale::Largest,
+        bytes: (2 * rows * length * 4) as f64,
+        operations: 4.0 * (rows * length * heads * head) as f64,
     })
 }

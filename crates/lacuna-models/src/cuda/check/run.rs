@@ -16,7 +16,7 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 29] = [
+const KERNELS: [(&str, MakeCase); 30] = [
     ("embed", rows::embed),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
@@ -31,6 +31,7 @@ const KERNELS: [(&str, MakeCase); 29] = [
     ("ceiling", products::ceiling),
     ("attention", attention::attention),
     ("attention_with_mass", attention::attention_with_mass),
+    ("add_attention", attention::add_attention),
     ("collect", scores::collect),
     ("rank", scores::rank),
     ("project", beliefs::project),

@@ -23,6 +23,13 @@ DEVICE Seen seen_by(const Attention& a, const Tile& tile, u32 head) {
 
 #define LOG2_E 1.4426950408889634f
 
+// Length of the prefix of `length` positions that a position sees: up to the end of its block, if there are blocks.
+DEVICE u32 prefix_of(u32 position, u32 first_block, u32 block, u32 length) {
+    if (!block) return length;
+    const u32 behind = position < first_block ? 0 : (position - first_block) / block + 1;
+    return min(first_block + behind * block, length);
+}
+
 // What a row sees: the tokens of a prefix but one, and the shadows of that prefix.
 struct Sight {
     u32 prefix, hidden;
@@ -33,10 +40,7 @@ DEVICE Sight sight_of(const Attention& a, const Tile& tile, u32 index) {
     if (index >= tile.count || !(tile.block || tile.shadow)) return sight;
     const u32 selected = tile.first + index, position = a.positions[a.rows ? a.rows[selected] : selected];
     if (tile.shadow) sight.hidden = position;
-    if (tile.block) {
-        const u32 behind = position < tile.first_block ? 0 : (position - tile.first_block) / tile.block + 1;
-        sight.prefix = min(tile.first_block + behind * tile.block, tile.tokens);
-    }
+    sight.prefix = prefix_of(position, tile.first_block, tile.block, tile.tokens);
     return sight;
 }
 

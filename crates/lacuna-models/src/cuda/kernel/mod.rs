@@ -8,6 +8,7 @@ mod attention;
 mod belief;
 mod experts;
 mod fp8;
+mod matrices;
 mod product;
 mod projection;
 mod rows;
@@ -20,6 +21,7 @@ mod weights;
 pub(crate) use attention::{Attend, Geometry, Tile};
 pub(crate) use belief::{Reading, RowSpec, STRETCH, Summary};
 pub(crate) use experts::{ExpertTile, ExpertsCall, most_tiles};
+pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
 pub(crate) use rows::{CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{

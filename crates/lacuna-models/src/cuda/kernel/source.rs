@@ -1,15 +1,16 @@
 //! The text that nvrtc compiles: the shared structs and constants, then the kernels.
 
-use super::{attention, belief, experts, fp8, product, projection, rows, scores, structs, table, weights};
+use super::{attention, belief, experts, fp8, matrices, product, projection, rows, scores, structs, table, weights};
 
 /// The kernels, in the order in which they need each other.
-const KERNELS: [&str; 12] = [
+const KERNELS: [&str; 13] = [
     include_str!("rows.cu"),
     include_str!("fp8.cu"),
     include_str!("product.cu"),
     include_str!("tensor.cu"),
     include_str!("attention_tiles.cu"),
     include_str!("attention.cu"),
+    include_str!("matrices.cu"),
     include_str!("scores.cu"),
     include_str!("belief.cu"),
     include_str!("truncate.cu"),
@@ -25,6 +26,7 @@ pub(crate) fn source() -> String {
         fp8::declarations(),
         product::declarations(),
         attention::declarations(),
+        matrices::declarations(),
         scores::declarations(),
         belief::declarations(),
         projection::declarations(),

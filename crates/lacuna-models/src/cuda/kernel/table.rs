@@ -15,6 +15,7 @@ use super::attention::Attention;
 use super::belief::{Continue, Reading};
 use super::experts::{Choice, Combination, ExpertProduct, Grouping, Routing};
 use super::fp8::Quantization;
+use super::matrices::Matrices;
 use super::product::{Ceiling, Comparison, Product};
 use super::projection::Projection;
 use super::rows::{Bias, CacheStore, Embedding, Gate, Norm, Rotation};
@@ -114,6 +115,7 @@ kernels! {
     ceiling: Ceiling,
     attention: Attention,
     attention_with_mass: Attention,
+    add_attention: Matrices,
     collect: Collection,
     rank: RankArguments,
     project: Projection,
