@@ -102,7 +102,15 @@ export class CanvasView {
       const commit = gap ? run.at(position, steps) : null;
       const open = gap && !commit;
       const fresh = commit !== null && commit.step === steps - 1;
-      const states = [!gap, open, fresh, commit !== null && run.isEnd(commit), open && chosen.has(position), open && reopened.has(position), commit?.hand ?? false];
+      const states = [
+        !gap,
+        open,
+        fresh,
+        commit !== null && run.isEnd(commit),
+        open && chosen.has(position),
+        open && reopened.has(position),
+        commit?.hand ?? false,
+      ];
       const moment = commit ? Math.round(SHADES * shareOf(commit.step, run.length)) : SHADES + 1;
       const level = open && tall && !Number.isNaN(tall[position]) ? Math.round(LEVELS * (0.06 + 0.94 * tall[position])) : 0;
       const look = states.reduce((bits, is, bit) => bits | (is ? 1 << bit : 0), moment << 8);
@@ -162,7 +170,9 @@ export class CanvasView {
       part.dataset.kind = kinds.filter(Boolean).join(" ");
       return part;
     });
-    cell.home.replaceChildren(...cell.parts.flatMap((part, index) => (lines[index].breaks ? [part, element("i", "break")] : [part])));
+    cell.home.replaceChildren(
+      ...cell.parts.flatMap((part, index) => (lines[index].breaks ? [part, element("i", "break")] : [part])),
+    );
   }
 
   /** Tokens of the model's own language take a place, but have no text. */

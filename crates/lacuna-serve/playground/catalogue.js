@@ -65,7 +65,17 @@ export class Catalogue {
       const [, word] = FAMILY.exec(pace.name) ?? [];
       return word ? MEMBERS.map((count) => ({ ...pace, name: `${word}${count}` })) : [pace];
     };
-    Object.assign(this, { orders, revisions, presets, parameters, model, question, answer, sections, paces: told.paces.flatMap(family) });
+    Object.assign(this, {
+      orders,
+      revisions,
+      presets,
+      parameters,
+      model,
+      question,
+      answer,
+      sections,
+      paces: told.paces.flatMap(family),
+    });
   }
 
   /** The parts that a name stands for. @returns {Made} */

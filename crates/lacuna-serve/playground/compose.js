@@ -21,7 +21,10 @@ import { exampleOf } from "./examples.js";
 const DEFAULT_LENGTH = 64;
 const NUMBERS = ["gen_length", "temperature", "seed"];
 /** Tasks that the embedded model was trained on. */
-const EMBEDDED = { id: "lacuna-mini", knows: "lacuna-mini is small: it knows arithmetic word problems and small Python functions, and nothing else." };
+const EMBEDDED = {
+  id: "lacuna-mini",
+  knows: "lacuna-mini is small: it knows arithmetic word problems and small Python functions, and nothing else.",
+};
 
 export class Compose {
   /**
@@ -146,7 +149,8 @@ export class Compose {
       if (message) return { param, message };
     }
     if (mode !== "gaps" && prompt.trim() === "") return { param: "prompt", message: "Write something to answer first." };
-    if (mode === "gaps" && !/<gap:\d+>/.test(text)) return { param: "text", message: "There is no gap in it. Write one as <gap:5>." };
+    if (mode === "gaps" && !/<gap:\d+>/.test(text))
+      return { param: "text", message: "There is no gap in it. Write one as <gap:5>." };
     return null;
   }
 
@@ -155,7 +159,10 @@ export class Compose {
     const { mode, text, gen_length } = this.settings;
     if (mode !== "gaps") return Math.min(Math.max(Number(gen_length) || DEFAULT_LENGTH, 1), 1024);
     const gaps = [...text.matchAll(/<gap:(\d+)>/g)].map(([, length]) => Number(length));
-    return Math.min(gaps.reduce((sum, length) => sum + length, 0), 1024);
+    return Math.min(
+      gaps.reduce((sum, length) => sum + length, 0),
+      1024,
+    );
   }
 
   /** What stands before the slots. */

@@ -29,7 +29,9 @@ export class Guide {
     const named = sections.find(({ name }) => name === (this.#section || chosen)) ?? sections[0];
     if (!named) return;
     this.#section = named.name;
-    byId("sections").replaceChildren(...sections.map((section) => this.#chip(section.title, section.about, section === named, () => this.#open(section.name))));
+    byId("sections").replaceChildren(
+      ...sections.map((section) => this.#chip(section.title, section.about, section === named, () => this.#open(section.name))),
+    );
     const parts = named.parts.map((part) => {
       const key = `${named.name}.${part.name}`;
       return this.#chip(part.name, part.about, key === this.key.value, () => this.chosen(key, part));

@@ -102,7 +102,9 @@ export class Lane {
   #choose(kind, value) {
     const { order, pace, revision, preset } = this.catalogue.made(this.choice.name);
     const own = preset ? { order, pace, revision: "" } : { order, pace, revision };
-    const chosen = this.catalogue.presets.some(({ name }) => kind === "order" && name === value) ? value : this.catalogue.nameOf({ ...own, [kind]: value });
+    const chosen = this.catalogue.presets.some(({ name }) => kind === "order" && name === value)
+      ? value
+      : this.catalogue.nameOf({ ...own, [kind]: value });
     this.choice = { ...this.choice, name: chosen };
     this.#wanted = null;
     this.#settle();
@@ -122,7 +124,10 @@ export class Lane {
     this.find(".explain").title = explained;
     this.find(".revising").textContent = !preset && revision ? `+ ${revision}` : "";
     const grid = this.find(".tuning .grid");
-    grid.replaceChildren(grid.firstElementChild, ...this.catalogue.parametersOf(this.choice).map((parameter) => this.#field(parameter)));
+    grid.replaceChildren(
+      grid.firstElementChild,
+      ...this.catalogue.parametersOf(this.choice).map((parameter) => this.#field(parameter)),
+    );
     this.#summarize();
     this.#bars();
   }
@@ -150,7 +155,9 @@ export class Lane {
   #field(parameter) {
     const { name, about, usual, choices: named, type } = parameter;
     const offered = type === "boolean" ? ["true", "false"] : type === "choice" ? named : null;
-    const input = offered ? element("select", "", option({ name: "", about: "" }), ...offered.map((one) => option({ name: one, about: "" }))) : element("input", "");
+    const input = offered
+      ? element("select", "", option({ name: "", about: "" }), ...offered.map((one) => option({ name: one, about: "" })))
+      : element("input", "");
     if (offered) input.firstElementChild.textContent = usual;
     Object.assign(input, { name, title: about, value: this.choice.parameters[name] ?? "", autocomplete: "off" });
     if (!offered) input.placeholder = usual ?? "";
@@ -282,7 +289,11 @@ export class Lane {
     const said = judged ? /####\s*\$?(-?[\d.]+)/.exec(run.textAt(run.length))?.[1] : undefined;
     verdict.classList.toggle("right", judged && said === this.expected);
     verdict.classList.toggle("wrong", judged && said !== this.expected);
-    verdict.textContent = !judged ? "" : said === this.expected ? `${said} is right` : `${said ?? "no number"}, not ${this.expected}`;
+    verdict.textContent = !judged
+      ? ""
+      : said === this.expected
+        ? `${said} is right`
+        : `${said ?? "no number"}, not ${this.expected}`;
   }
 
   /** A dot for each moment of the run, to go there. */
@@ -291,14 +302,16 @@ export class Lane {
     const dots = this.find(".dots");
     dots.hidden = run.moments.length === 0;
     if (dots.childElementCount !== run.moments.length) {
-      dots.replaceChildren(...run.moments.map(({ step }, index) => {
-        const dot = element("button", "dot", `${index + 1}`);
-        dot.type = "button";
-        dot.title = `Step ${step}`;
-        dot.setAttribute("aria-label", `Moment ${index + 1}: step ${step}`);
-        dot.addEventListener("click", () => this.run && this.on.seek(this.run, step));
-        return dot;
-      }));
+      dots.replaceChildren(
+        ...run.moments.map(({ step }, index) => {
+          const dot = element("button", "dot", `${index + 1}`);
+          dot.type = "button";
+          dot.title = `Step ${step}`;
+          dot.setAttribute("aria-label", `Moment ${index + 1}: step ${step}`);
+          dot.addEventListener("click", () => this.run && this.on.seek(this.run, step));
+          return dot;
+        }),
+      );
     }
     const current = run.moments.findLastIndex(({ step }) => step <= this.#steps);
     [...dots.children].forEach((dot, index) => dot.setAttribute("aria-current", String(index === current)));
@@ -307,7 +320,14 @@ export class Lane {
   #state() {
     const { run } = this;
     const hand = run?.hand ? "with your hand" : "";
-    const told = { running: "running", stopped: "stopped", failed: "broken off", loaded: "loaded", recorded: "recorded", done: hand };
+    const told = {
+      running: "running",
+      stopped: "stopped",
+      failed: "broken off",
+      loaded: "loaded",
+      recorded: "recorded",
+      done: hand,
+    };
     const said = !run ? this.waiting : this.stale ? "changed, run again" : told[run.status];
     const place = this.find(".state");
     if (place.textContent !== said) place.textContent = said;
@@ -325,7 +345,8 @@ export class Lane {
     if (!seen || !run) return hideTip();
     showTip(run, seen.position, seen.steps, seen.anchor);
     if (document.activeElement === this.find(".canvas")) byId("status").textContent = speak(run, seen.position, seen.steps);
-    if (run.canvas[seen.position].gap && !run.at(seen.position, seen.steps)) this.#timer = window.setTimeout(() => this.#ask(run, seen), RESTING);
+    if (run.canvas[seen.position].gap && !run.at(seen.position, seen.steps))
+      this.#timer = window.setTimeout(() => this.#ask(run, seen), RESTING);
   }
 
   /** Asks what an open slot could become and what it looks at. */
@@ -333,7 +354,8 @@ export class Lane {
     const probed = await this.on.probe(this, seen.position, seen.steps).catch(() => null);
     if (!probed || this.#seen !== seen || this.run !== run || byId("tip").hidden) return;
     showTip(run, seen.position, seen.steps, seen.anchor, probed);
-    if (probed.attention && seen.anchor.isConnected) this.arcs.show(seen.anchor, probed.attention, (position) => this.canvas.anchor(position));
+    if (probed.attention && seen.anchor.isConnected)
+      this.arcs.show(seen.anchor, probed.attention, (position) => this.canvas.anchor(position));
   }
 
   /** Nothing is looked at any more. */

@@ -113,14 +113,30 @@ export class Run {
     const kept = (position) => position < length;
     const step = this.steps.length - 1;
     const inserted = tokens.flatMap((token, index) =>
-      token === this.mask ? [] : [{ position: at + index, token, text: this.textOf(token), probability: null, entropy: null, score: null, step, hand: false }]);
+      token === this.mask
+        ? []
+        : [
+            {
+              position: at + index,
+              token,
+              text: this.textOf(token),
+              probability: null,
+              entropy: null,
+              score: null,
+              step,
+              hand: false,
+            },
+          ],
+    );
     const cells = tokens.map(() => ({ token: this.mask, text: "", gap: true }));
     this.canvas = [...this.canvas.slice(0, at), ...cells, ...this.canvas.slice(at)].slice(0, length);
     this.gaps = this.canvas.flatMap((cell, position) => (cell.gap ? [position] : []));
     this.steps = this.steps.map((told, index) => ({
       ...told,
-      committed: [...told.committed.map((commit) => ({ ...commit, position: move(commit.position) })), ...(index === step ? inserted : [])]
-        .filter(({ position }) => kept(position)),
+      committed: [
+        ...told.committed.map((commit) => ({ ...commit, position: move(commit.position) })),
+        ...(index === step ? inserted : []),
+      ].filter(({ position }) => kept(position)),
       remasked: told.remasked.map(move).filter(kept),
       dependency: told.dependency && stretched(told.dependency, at, count, length),
       scores: told.scores && stretched(told.scores, at, count, length),
@@ -177,8 +193,14 @@ export class Run {
    */
   branch(steps, change) {
     const run = new Run({
-      model: this.model, strategy: this.strategy, layers: this.layers, kind: this.kind, prompt_tokens: this.from,
-      mask_token: this.mask, block_length: this.blockLength, canvas: this.canvas,
+      model: this.model,
+      strategy: this.strategy,
+      layers: this.layers,
+      kind: this.kind,
+      prompt_tokens: this.from,
+      mask_token: this.mask,
+      block_length: this.blockLength,
+      canvas: this.canvas,
     });
     run.ends = new Set(this.ends);
     run.texts = new Map(this.texts);
@@ -324,7 +346,9 @@ export class Run {
     const widest = done.reduce((most, step) => Math.max(most, step.committed.length), 0);
     const sentences = [];
     if (firstWord < 0) {
-      sentences.push(`${this.decidedAt(steps)} of ${this.gaps.length} places are declared to be end of text, and there is no word yet.`);
+      sentences.push(
+        `${this.decidedAt(steps)} of ${this.gaps.length} places are declared to be end of text, and there is no word yet.`,
+      );
     } else if (empty >= this.gaps.length / 4) {
       sentences.push(`Before its first word it had declared ${empty} of ${this.gaps.length} places to be end of text.`);
       sentences.push(`${this.gaps.length - empty} were left for the answer.`);
@@ -346,7 +370,14 @@ export class Run {
       remasked: step.remasked,
       nfe: step.nfe,
       seconds: step.seconds,
-      details: step.committed.map(({ position, token, text, probability, entropy, score }) => ({ position, token, text: text ?? "", probability, entropy, score })),
+      details: step.committed.map(({ position, token, text, probability, entropy, score }) => ({
+        position,
+        token,
+        text: text ?? "",
+        probability,
+        entropy,
+        score,
+      })),
       dependency: step.dependency ? pairs(step.dependency) : null,
       beliefs: step.beliefs ? present(step.beliefs.first).map((position) => believed(step.beliefs, position)) : undefined,
       scores: step.scores ? pairs(step.scores) : undefined,
@@ -404,7 +435,12 @@ export class Run {
       const details = new Map((step.details ?? []).map((commit) => [commit.position, commit]));
       run.add({
         ...step,
-        committed: step.unmasked.map(([position, token]) => ({ position, token, text: texts.get(token), ...details.get(position) })),
+        committed: step.unmasked.map(([position, token]) => ({
+          position,
+          token,
+          text: texts.get(token),
+          ...details.get(position),
+        })),
       });
     }
     const last = record.tokens.at(-1);
@@ -453,7 +489,8 @@ function check(record) {
   const lists = ["tokens", "steps", "canvas"];
   const missing = lists.find((name) => !Array.isArray(record?.[name]));
   if (missing) throw new Error(`it has no list "${missing}"`);
-  if (!(record.prompt_tokens >= 0 && record.prompt_tokens < record.canvas.length)) throw new Error("its prompt is longer than its canvas");
+  if (!(record.prompt_tokens >= 0 && record.prompt_tokens < record.canvas.length))
+    throw new Error("its prompt is longer than its canvas");
   const dependencies = (step) => (step.dependency ?? []).every((pair) => Array.isArray(pair) && pair[0] < record.canvas.length);
   const inside = (position) => Number.isInteger(position) && record.canvas[position] === record.mask_token;
   const legal = (step) =>

@@ -158,7 +158,12 @@ export class Session {
   }
 
   #hash(at = null, hands = []) {
-    return share.toHash(this.compose.settings, this.lanes.map(({ choice }) => choice), at, hands);
+    return share.toHash(
+      this.compose.settings,
+      this.lanes.map(({ choice }) => choice),
+      at,
+      hands,
+    );
   }
 
   remember() {
@@ -201,7 +206,13 @@ export class Session {
     this.stop();
     this.#endStory();
     const common = { question: "", text: "", temperature: "", seed: "", eos: "", early_stop: true };
-    this.compose.settings = { ...common, mode: "strategies", part: key, prompt: this.catalogue.question, gen_length: `${part.example.gen_length}` };
+    this.compose.settings = {
+      ...common,
+      mode: "strategies",
+      part: key,
+      prompt: this.catalogue.question,
+      gen_length: `${part.example.gen_length}`,
+    };
     this.compose.problem(null);
     this.compose.mark(null);
     this.guide.show();
@@ -396,12 +407,27 @@ export class Session {
     const { run } = lane;
     if (!this.#same(run)) throw new api.ApiError("This run is not of the server's model, so it cannot be asked about it.");
     const suppressed = run.kind === "fill" ? [...run.ends] : [];
-    const ask = () => api.probe({ tokens: run.tokensAt(steps), position, attention: text === undefined, layer: run.layers.length > 0 ? run.layers : undefined, suppressed, text });
+    const ask = () =>
+      api.probe({
+        tokens: run.tokensAt(steps),
+        position,
+        attention: text === undefined,
+        layer: run.layers.length > 0 ? run.layers : undefined,
+        suppressed,
+        text,
+      });
     if (text !== undefined) return ask();
     const known = this.#probed.get(run) ?? new Map();
     this.#probed.set(run, known);
     const key = `${steps} ${position}`;
-    if (!known.has(key)) known.set(key, ask().catch((error) => { known.delete(key); throw error; }));
+    if (!known.has(key))
+      known.set(
+        key,
+        ask().catch((error) => {
+          known.delete(key);
+          throw error;
+        }),
+      );
     return known.get(key);
   }
 
@@ -530,7 +556,9 @@ export class Session {
   /** Shows runs that were made elsewhere, and what they were asked. @param {Run[]} runs */
   #display(runs, expected = null) {
     const shown = runs.slice(0, MOST_LANES);
-    this.#set(shown.map((run) => ({ name: run.strategy, parameters: run.blockLength ? { block_length: `${run.blockLength}` } : {} })));
+    this.#set(
+      shown.map((run) => ({ name: run.strategy, parameters: run.blockLength ? { block_length: `${run.blockLength}` } : {} })),
+    );
     shown.forEach((run, index) => {
       this.#learnEnds(run);
       this.lanes[index].show(run, expected);
@@ -626,7 +654,11 @@ function asked(run) {
   const turns = text.split(/<[|｜]?[A-Za-z][\w ▁-]*[|｜]?>/).map((part) => part.trim());
   const user = turns.lastIndexOf("user");
   const prompt = user >= 0 ? turns.slice(user + 1).find((part) => part !== "") : text.trim();
-  const written = run.canvas.slice(run.from).map((cell) => (cell.gap ? "\0" : cell.text)).join("").replace(/\0+/g, (gap) => `<gap:${gap.length}>`);
+  const written = run.canvas
+    .slice(run.from)
+    .map((cell) => (cell.gap ? "\0" : cell.text))
+    .join("")
+    .replace(/\0+/g, (gap) => `<gap:${gap.length}>`);
   const common = { temperature: "", seed: "", eos: "", early_stop: true };
   return run.kind === "fill"
     ? { ...common, mode: "gaps", question: prompt ?? "", text: written, prompt: "", gen_length: "" }

@@ -22,7 +22,11 @@ const MODES = ["prompt", "gaps", "strategies"];
 export function toHash(settings, lanes, at = null, hands = []) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) {
-    const other = { prompt: ["question", "text", "part"], gaps: ["prompt", "gen_length", "part"], strategies: ["question", "text"] }[settings.mode];
+    const other = {
+      prompt: ["question", "text", "part"],
+      gaps: ["prompt", "gen_length", "part"],
+      strategies: ["question", "text"],
+    }[settings.mode];
     if (value !== "" && value !== true && !other.includes(name)) parts.set(name, String(value));
   }
   for (const { name, parameters } of lanes) {
@@ -47,8 +51,12 @@ export function fromHash(hash) {
     return { name, parameters: /** @type {Record<string, string>} */ (Object.fromEntries(pairs)) };
   });
   /** @type {any} */
-  const settings = { mode: MODES.find((mode) => mode === parts.get("mode")) ?? "prompt", early_stop: parts.get("early_stop") !== "false" };
-  for (const name of ["part", "prompt", "question", "text", "gen_length", "temperature", "seed", "eos"]) settings[name] = parts.get(name) ?? "";
+  const settings = {
+    mode: MODES.find((mode) => mode === parts.get("mode")) ?? "prompt",
+    early_stop: parts.get("early_stop") !== "false",
+  };
+  for (const name of ["part", "prompt", "question", "text", "gen_length", "temperature", "seed", "eos"])
+    settings[name] = parts.get(name) ?? "";
   const at = Number(parts.get("at") ?? NaN);
   const hands = parts.getAll("hand").map((hand) => {
     const [lane, steps, ...changes] = hand.split(";");
@@ -69,7 +77,10 @@ export function toCurl(bodies, withKey) {
   address.hash = "";
   const key = withKey ? ` \\\n  -H "Authorization: Bearer $LACUNA_API_KEY"` : "";
   return bodies
-    .map((body) => `curl -N ${quoted(address.href)} \\\n  -H 'Content-Type: application/json'${key} \\\n  -d ${quoted(JSON.stringify(body))}`)
+    .map(
+      (body) =>
+        `curl -N ${quoted(address.href)} \\\n  -H 'Content-Type: application/json'${key} \\\n  -d ${quoted(JSON.stringify(body))}`,
+    )
     .join("\n");
 }
 

@@ -37,7 +37,9 @@ export function hideTip() {
 /** What the tip says, in one line, for those who hear it. */
 export function speak(run, position, steps) {
   const { title, where, rows, open } = describe(run, position, steps);
-  return [`${title}, ${where}`, ...rows.map(([term, value]) => `${term} ${value}`), ...(open ? ["Enter decides it"] : [])].join("; ");
+  return [`${title}, ${where}`, ...rows.map(([term, value]) => `${term} ${value}`), ...(open ? ["Enter decides it"] : [])].join(
+    "; ",
+  );
 }
 
 function describe(run, position, steps) {
@@ -79,7 +81,13 @@ function candidates(run, steps, { candidates: found, attention }) {
   const rows = found.map(({ token, text, probability }) => {
     const meter = element("span", "meter", element("i", ""));
     meter.firstElementChild.style.width = `${Math.max(1, 100 * probability).toFixed(1)}%`;
-    return element("li", "", element("code", "", run.ends.has(token) ? "end of text" : named(text)), meter, element("span", "", percent(probability)));
+    return element(
+      "li",
+      "",
+      element("code", "", run.ends.has(token) ? "end of text" : named(text)),
+      meter,
+      element("span", "", percent(probability)),
+    );
   });
   const words = attention?.map(([position]) => textAt(run, position, steps)).filter((text) => text !== null && !isSpecial(text));
   const looks = words?.slice(0, LOOKS).map(named);

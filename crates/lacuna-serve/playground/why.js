@@ -42,7 +42,10 @@ export class WhyView {
     const ranked = ranking(step, quantity);
     const title = element("strong", "", steps < run.length ? `Step ${index + 1} is next: ` : `Step ${index + 1} was the last: `);
     this.headline.replaceChildren(title, sentence(step, order, quantity, ranked, chosen));
-    const rows = ranked.length > 0 ? selected(ranked, chosen, this.room) : step.committed.slice(0, this.room).map(({ position }) => ({ position }));
+    const rows =
+      ranked.length > 0
+        ? selected(ranked, chosen, this.room)
+        : step.committed.slice(0, this.room).map(({ position }) => ({ position }));
     const tall = levels(step, quantity);
     this.list.replaceChildren(...rows.map((row) => line(run, step, row, chosen.get(row.position), tall?.[row.position])));
   }
@@ -85,6 +88,13 @@ function line(run, step, { position, value, rank }, commit, level) {
   );
   const bar = element("span", "meter", element("i", ""));
   bar.firstElementChild.style.width = level === undefined ? "0" : `${(3 + 97 * level).toFixed(1)}%`;
-  row.append(bar, element("span", "score", value === undefined ? (commit?.probability != null ? percent(commit.probability) : "") : number(value)));
+  row.append(
+    bar,
+    element(
+      "span",
+      "score",
+      value === undefined ? (commit?.probability != null ? percent(commit.probability) : "") : number(value),
+    ),
+  );
   return row;
 }

@@ -12,8 +12,14 @@ const AXE = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta
 const BINARY = process.env.LACUNA;
 const PICTURES = process.env.SCREENSHOTS;
 const FLAGS = [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-  "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
 ];
 
 /** Starts `lacuna serve` on a free port. */
@@ -63,7 +69,12 @@ export const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor:
  * are expected, and no request to anybody else.
  */
 export async function visit(browser, url, test, { context: options = {}, hash = "", expected = [] } = {}) {
-  const context = await browser.newContext({ ...DESKTOP, colorScheme: "light", permissions: ["clipboard-read", "clipboard-write"], ...options });
+  const context = await browser.newContext({
+    ...DESKTOP,
+    colorScheme: "light",
+    permissions: ["clipboard-read", "clipboard-write"],
+    ...options,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   const wrong = [];
@@ -84,7 +95,10 @@ export async function visit(browser, url, test, { context: options = {}, hash = 
   } finally {
     await context.close();
   }
-  assert.deepEqual(wrong.filter((text) => !expected.some((pattern) => pattern.test(text))), []);
+  assert.deepEqual(
+    wrong.filter((text) => !expected.some((pattern) => pattern.test(text))),
+    [],
+  );
 }
 
 /** Presses Run and waits until every lane has its answer, then goes to the end. */
@@ -97,7 +111,11 @@ export async function runToEnd(page) {
 /** Waits until nothing runs any more, and something has. */
 export async function finished(page) {
   await page.locator("#player").waitFor();
-  await page.waitForFunction(() => document.getElementById("stop").hidden && document.querySelector(".state").textContent !== "recorded", null, { timeout: 240_000 });
+  await page.waitForFunction(
+    () => document.getElementById("stop").hidden && document.querySelector(".state").textContent !== "recorded",
+    null,
+    { timeout: 240_000 },
+  );
 }
 
 /** Goes to a step. */

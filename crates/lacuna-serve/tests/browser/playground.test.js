@@ -46,7 +46,11 @@ test("the defaults show two strategies, one of which runs out of room", () =>
     assert.match(await page.locator("#model").textContent(), /LLaDA/);
     assert.equal(await page.locator(".lane").count(), 2);
     await page.locator("#run").click();
-    await page.waitForFunction(() => document.querySelectorAll(".lane:first-child .cell.fresh").length > 0 && document.querySelector(".state").textContent === "running");
+    await page.waitForFunction(
+      () =>
+        document.querySelectorAll(".lane:first-child .cell.fresh").length > 0 &&
+        document.querySelector(".state").textContent === "running",
+    );
     assert.equal(await page.locator(".lane").first().locator(".verdict").isVisible(), false, "the verdict waits for the end");
     await finished(page);
     await page.locator("#first").click();
@@ -56,7 +60,10 @@ test("the defaults show two strategies, one of which runs out of room", () =>
     await page.locator("#last").click();
     assert.match(await page.locator(".lane").first().locator(".verdict").textContent(), /51, not 56/);
     assert.match(await page.locator(".lane").nth(1).locator(".verdict").textContent(), /56 is right/);
-    assert.match(await page.locator(".lane").first().locator(".story").textContent(), /\d+ of 64 places were declared end of text before the first word/);
+    assert.match(
+      await page.locator(".lane").first().locator(".story").textContent(),
+      /\d+ of 64 places were declared end of text before the first word/,
+    );
     assert.match(await page.locator(".lane").nth(1).locator(".now").textContent(), /#### 56$/);
     assert.ok((await passes(page, 1)) < (await passes(page, 0)), "dos+eb takes fewer passes");
     await picture(page, "light-end");
@@ -101,7 +108,8 @@ test("a prompt is typed, run with the keyboard, and scrubbed", () =>
   }));
 
 /** Heights of some cells' bars, in percent. */
-const heights = (cells) => cells.evaluateAll((nodes) => nodes.map((node) => Number.parseFloat(node.style.getPropertyValue("--level"))));
+const heights = (cells) =>
+  cells.evaluateAll((nodes) => nodes.map((node) => Number.parseFloat(node.style.getPropertyValue("--level"))));
 
 test("every lane's bars show what it ranks by: what is chosen next has the tallest", () =>
   open(
@@ -125,10 +133,17 @@ test("every lane's bars show what it ranks by: what is chosen next has the talle
       await says(confidence.locator(".headline"), /ranked by confidence; the best of them is number \d+ by attention/);
       await picture(page, "quantities");
     },
-    { hash: `${ONE_LANE}&lane=confidence%2Beb&lane=entropy%2Beb&lane=margin%2Beb`, context: { viewport: { width: 1280, height: 800 } } },
+    {
+      hash: `${ONE_LANE}&lane=confidence%2Beb&lane=entropy%2Beb&lane=margin%2Beb`,
+      context: { viewport: { width: 1280, height: 800 } },
+    },
   ));
 
-for (const [width, height] of [[1280, 800], [1440, 900], [1920, 1080]]) {
+for (const [width, height] of [
+  [1280, 800],
+  [1440, 900],
+  [1920, 1080],
+]) {
   test(`canvas, order map and ranking are seen together, with four lanes to one, at ${width} × ${height}`, () =>
     open(
       async (page) => {
@@ -140,7 +155,10 @@ for (const [width, height] of [[1280, 800], [1440, 900], [1920, 1080]]) {
             const foot = document.getElementById("player").getBoundingClientRect().top;
             const seen = (node) => node.getBoundingClientRect().top >= 0 && node.getBoundingClientRect().bottom <= foot;
             const rows = (canvas) => canvas.clientHeight > 100 || canvas.scrollHeight <= canvas.clientHeight + 2;
-            return [...document.querySelectorAll(".lane :is(.canvas, .map, .why)")].every(seen) && [...document.querySelectorAll(".canvas")].every(rows);
+            return (
+              [...document.querySelectorAll(".lane :is(.canvas, .map, .why)")].every(seen) &&
+              [...document.querySelectorAll(".canvas")].every(rows)
+            );
           });
           await picture(page, `lanes-${count}-${width}`);
           if (count === 4) assert.ok(await page.locator("#lane-add").isDisabled());
@@ -271,7 +289,10 @@ test("the order map is saved as a drawing and as a picture", () =>
   open(
     async (page) => {
       await runToEnd(page);
-      for (const [button, kind, begins] of [[".save-svg", "svg", "<svg"], [".save-png", "png", "\x89PNG"]]) {
+      for (const [button, kind, begins] of [
+        [".save-svg", "svg", "<svg"],
+        [".save-png", "png", "\x89PNG"],
+      ]) {
         const [download] = await Promise.all([page.waitForEvent("download"), page.locator(button).click()]);
         assert.equal(download.suggestedFilename(), `lacuna-dos-eb-order.${kind}`);
         const file = join(folder, download.suggestedFilename());
@@ -326,10 +347,14 @@ test("forced colours keep slots, bars and times apart", () =>
     async (page) => {
       await runToEnd(page);
       await seek(page, 4);
-      const look = (selector) => page.locator(`.lane:nth-child(2) ${selector}`).first().evaluate((node) => {
-        const [cell, token] = [getComputedStyle(node), getComputedStyle(node.querySelector(".token"))];
-        return [cell.backgroundImage, cell.boxShadow, token.backgroundColor, token.boxShadow].join(" ");
-      });
+      const look = (selector) =>
+        page
+          .locator(`.lane:nth-child(2) ${selector}`)
+          .first()
+          .evaluate((node) => {
+            const [cell, token] = [getComputedStyle(node), getComputedStyle(node.querySelector(".token"))];
+            return [cell.backgroundImage, cell.boxShadow, token.backgroundColor, token.boxShadow].join(" ");
+          });
       const looks = await Promise.all([".cell.next", ".cell.open:not(.next)", ".cell.fresh", ".cell:not(.open, .fresh)"].map(look));
       assert.equal(new Set(looks).size, 4, looks.join("\n"));
       await picture(page, "forced");
@@ -345,7 +370,8 @@ test("a token tells its step, probability, entropy and dependency", () =>
       await page.locator(".cell").first().hover();
       await tip.waitFor();
       const said = await tip.textContent();
-      for (const word of ["place 1 of 64", "step 1 of", "probability", "entropy", "attention", "rank 1 of 64"]) assert.ok(said.includes(word), `${word} in ${said}`);
+      for (const word of ["place 1 of 64", "step 1 of", "probability", "entropy", "attention", "rank 1 of 64"])
+        assert.ok(said.includes(word), `${word} in ${said}`);
       await picture(page, "hover");
       await page.locator("h1").hover();
       assert.equal(await tip.isVisible(), false);
@@ -407,47 +433,55 @@ async function explained(page, section, name) {
 }
 
 test("a strategy of every kind is explained with a run that plays at once", () =>
-  open(async (page) => {
-    const told = await (await fetch(`${server.url}v1/strategies`)).json();
-    await page.getByText("Strategies explained").first().click();
-    await finished(page);
-    assert.equal(await page.locator(".lane").count(), 1);
-    assert.match(await page.locator("#explained").textContent(), /^dos most attention paid/, "the first is shown at once");
-    assert.equal(await page.locator("#sections .chip").count(), 7);
-    for (const [section, name, strategy, caption] of [
-      ["Orders", "right", "right", /decides the first of 32 places, place 32: end of text/],
-      ["Paces", "eb", "dos+eb", /decides \d+ places at once/],
-      ["Revisions", "verify", "wino", /takes back/],
-      ["Windows", "sliding", "dsb", /decides \d+ places at once/],
-      ["Lengths", "daedal", "daedal", /places too few: the canvas has \d+ now/],
-      ["Caches", "dual", "fast-dllm", /computed \d+ positions instead of \d+/],
-      ["Presets", "saber", "saber", /takes back/],
-    ]) {
-      await explained(page, section, name);
-      const { about } = told[section.toLowerCase()].find((part) => part.name === name);
-      assert.ok((await page.locator("#explained").textContent()).includes(about), name);
-      assert.equal(await page.locator(".problem:visible").count(), 0, name);
-      assert.equal(await page.locator(".lane").getAttribute("aria-label"), strategy);
-      const seen = [];
-      for (const dot of await page.locator(".lane .dot").all()) {
-        await dot.click();
-        assert.equal(await dot.getAttribute("aria-current"), "true");
-        seen.push(await page.locator(".story").textContent());
+  open(
+    async (page) => {
+      const told = await (await fetch(`${server.url}v1/strategies`)).json();
+      await page.getByText("Strategies explained").first().click();
+      await finished(page);
+      assert.equal(await page.locator(".lane").count(), 1);
+      assert.match(await page.locator("#explained").textContent(), /^dos most attention paid/, "the first is shown at once");
+      assert.equal(await page.locator("#sections .chip").count(), 7);
+      for (const [section, name, strategy, caption] of [
+        ["Orders", "right", "right", /decides the first of 32 places, place 32: end of text/],
+        ["Paces", "eb", "dos+eb", /decides \d+ places at once/],
+        ["Revisions", "verify", "wino", /takes back/],
+        ["Windows", "sliding", "dsb", /decides \d+ places at once/],
+        ["Lengths", "daedal", "daedal", /places too few: the canvas has \d+ now/],
+        ["Caches", "dual", "fast-dllm", /computed \d+ positions instead of \d+/],
+        ["Presets", "saber", "saber", /takes back/],
+      ]) {
+        await explained(page, section, name);
+        const { about } = told[section.toLowerCase()].find((part) => part.name === name);
+        assert.ok((await page.locator("#explained").textContent()).includes(about), name);
+        assert.equal(await page.locator(".problem:visible").count(), 0, name);
+        assert.equal(await page.locator(".lane").getAttribute("aria-label"), strategy);
+        const seen = [];
+        for (const dot of await page.locator(".lane .dot").all()) {
+          await dot.click();
+          assert.equal(await dot.getAttribute("aria-current"), "true");
+          seen.push(await page.locator(".story").textContent());
+        }
+        assert.match(seen.join("\n"), caption, name);
+        assert.match(seen.at(-1), /is the last: \d+ tokens? of text, \d+ passes/);
+        await seek(page, 1);
+        const bars = await page
+          .locator(".cell.open")
+          .evaluateAll((cells) => cells.map((cell) => cell.style.getPropertyValue("--level")));
+        assert.ok(
+          bars.some((level) => Number.parseFloat(level) > 0),
+          `${name} shows what it ranks by`,
+        );
       }
-      assert.match(seen.join("\n"), caption, name);
-      assert.match(seen.at(-1), /is the last: \d+ tokens? of text, \d+ passes/);
-      await seek(page, 1);
-      const bars = await page.locator(".cell.open").evaluateAll((cells) => cells.map((cell) => cell.style.getPropertyValue("--level")));
-      assert.ok(bars.some((level) => Number.parseFloat(level) > 0), `${name} shows what it ranks by`);
-    }
-    assert.deepEqual(await violations(page), []);
-    await picture(page, "explained");
-    const link = page.url();
-    await page.goto("about:blank");
-    await page.goto(link);
-    await finished(page);
-    assert.equal(await page.locator("#parts [aria-pressed=true]").textContent(), "saber", "a link explains the same");
-  }, { expected: [/about:blank/] }));
+      assert.deepEqual(await violations(page), []);
+      await picture(page, "explained");
+      const link = page.url();
+      await page.goto("about:blank");
+      await page.goto(link);
+      await finished(page);
+      assert.equal(await page.locator("#parts [aria-pressed=true]").textContent(), "saber", "a link explains the same");
+    },
+    { expected: [/about:blank/] },
+  ));
 
 test("an order that ranks by a number of its own shows it", () =>
   open(async (page) => {
@@ -463,14 +497,17 @@ test("an order that ranks by a number of its own shows it", () =>
   }));
 
 test("what the model cannot show is said", () =>
-  open(async (page) => {
-    await page.getByText("Strategies explained").first().click();
-    await finished(page);
-    await page.locator("#sections .chip", { hasText: "Windows" }).click();
-    await page.locator("#parts").getByRole("button", { name: "sub-blocks" }).click();
-    await says(page.locator(".lane header .problem"), /block/);
-    assert.match(await page.locator("#explained").textContent(), /parts of blocks/);
-  }, { expected: [/400/] }));
+  open(
+    async (page) => {
+      await page.getByText("Strategies explained").first().click();
+      await finished(page);
+      await page.locator("#sections .chip", { hasText: "Windows" }).click();
+      await page.locator("#parts").getByRole("button", { name: "sub-blocks" }).click();
+      await says(page.locator(".lane header .problem"), /block/);
+      assert.match(await page.locator("#explained").textContent(), /parts of blocks/);
+    },
+    { expected: [/400/] },
+  ));
 
 test("every example runs", () =>
   open(async (page) => {
@@ -556,7 +593,9 @@ test("a trace goes out, into lacuna replay, and back in", () =>
 test("a trace of the command line is shown as far as it tells", () =>
   open(async (page) => {
     const file = join(folder, "cli.json");
-    const made = spawnSync(process.env.LACUNA, ["generate", APPLES, "--gen-length", "64", "--format", "json"], { encoding: "utf8" });
+    const made = spawnSync(process.env.LACUNA, ["generate", APPLES, "--gen-length", "64", "--format", "json"], {
+      encoding: "utf8",
+    });
     writeFileSync(file, made.stdout);
     await page.locator("#file").setInputFiles(file);
     await page.locator(".lane.reached").waitFor();
@@ -591,7 +630,12 @@ test("the copied curl does the same", () =>
       await page.locator("#toast").waitFor();
       const command = await page.evaluate(() => navigator.clipboard.readText());
       const { stdout } = await promisify(execFile)("bash", ["-c", command]);
-      const done = JSON.parse(stdout.split("\n").findLast((line) => line.startsWith("data:")).slice(5));
+      const done = JSON.parse(
+        stdout
+          .split("\n")
+          .findLast((line) => line.startsWith("data:"))
+          .slice(5),
+      );
       assert.equal(done.text, await page.locator(".now").textContent());
     },
     { hash: ONE_LANE },
@@ -605,7 +649,11 @@ test("it works without a mouse", () =>
       await page.keyboard.press("Tab");
       reached.add(await focused());
     }
-    for (const stop of ["theme", "prompt", "run", "order", "pace", "canvas", "lane-add", "copy-curl"]) assert.ok([...reached].some((name) => name.split(" ").includes(stop)), `${stop} in ${[...reached]}`);
+    for (const stop of ["theme", "prompt", "run", "order", "pace", "canvas", "lane-add", "copy-curl"])
+      assert.ok(
+        [...reached].some((name) => name.split(" ").includes(stop)),
+        `${stop} in ${[...reached]}`,
+      );
     await page.keyboard.press("?");
     assert.ok(await page.locator("#help").isVisible());
     await picture(page, "help");
@@ -774,6 +822,10 @@ test("every file of the page is served", async () => {
   for (const file of files) {
     const response = await fetch(server.url + (file === "index.html" ? "" : file));
     assert.equal(response.status, 200, file);
-    assert.equal(await response.text(), readFileSync(new URL(`../../playground/${file}`, import.meta.url), "utf8"), `${file} is not what the binary holds`);
+    assert.equal(
+      await response.text(),
+      readFileSync(new URL(`../../playground/${file}`, import.meta.url), "utf8"),
+      `${file} is not what the binary holds`,
+    );
   }
 });
