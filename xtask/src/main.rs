@@ -12,7 +12,7 @@ const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
 cargo xtask lint          Python and JavaScript: ruff, mypy, tsc and prettier, installed into the repository
-cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, and the page in a browser
+cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, the page in a browser, and Ray
 cargo xtask docs          checks the pages and builds the book into target/book
 cargo xtask package       packs every crate and checks that the registry would take it
 cargo xtask bench         milliseconds a step on this machine, for three sizes of model";
@@ -98,6 +98,7 @@ fn all_tests() -> Vec<Step> {
         step(&format!("crates/lacuna-models/tests/gguf/run {built}/lacuna")),
         step(&format!("crates/lacuna-serve/tests/clients/run {built}/lacuna 10")),
         step(&format!("crates/lacuna-serve/tests/browser/run {built}/lacuna")),
+        step(&format!("crates/lacuna-py/tests/ray/run {built}/deps/lib_native.so")),
     ]
 }
 
