@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "serve")]
 use crate::commands::Serve;
 use crate::commands::{
-    Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Quantize, Replay, Report, Tune,
+    Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Quantize, Replay, Report, Revise, Tune,
 };
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Fill the gaps of a text, with what follows them in view
     Fill(Fill),
+    /// Let the model look at a finished text again, and change what it doubts
+    Revise(Revise),
     /// Decode one prompt with several strategies, side by side
     Compare(Compare),
     /// Show again what `generate --format json` or `fill --format json` recorded
@@ -87,13 +89,14 @@ pub(crate) struct Model {
     pub(crate) threads: Option<usize>,
 }
 
-/// The decoding flags: one for each parameter of the catalogue. Without `LENGTHS`, those that say how much to generate are left out.
+/// The decoding flags: one for each parameter of the catalogue, but for those of the texts that the command does not write: an
+/// `ANSWER`'s length and draft, or the gaps of a text.
 #[derive(Clone)]
-pub(crate) struct Decoding<const LENGTHS: bool = false> {
+pub(crate) struct Decoding<const ANSWER: bool = false> {
     given: Vec<(&'static str, String)>,
 }
 
-impl<const LENGTHS: bool> Decoding<LENGTHS> {
+impl<const ANSWER: bool> Decoding<ANSWER> {
     /// The request that the flags make.
     pub(crate) fn request(&self) -> lacuna::Result<Request> {
         let mut params = Params::new();
@@ -113,7 +116,11 @@ impl<const LENGTHS: bool> Decoding<LENGTHS> {
     /// The parameters that are flags.
     fn parameters() -> Vec<Named> {
         let mut parameters = parameters();
-        parameters.retain(|known| LENGTHS || !matches!(known.parameter.name, "gen_length" | "max_tokens" | "length"));
+        parameters.retain(|known| match known.parameter.name {
+            "gen_length" | "max_tokens" | "length" | "draft" => ANSWER,
+            "max_gap" => !ANSWER,
+            _ => true,
+        });
         parameters
     }
 }
@@ -152,7 +159,7 @@ fn flag(known: &Named) -> Arg {
     }
 }
 
-impl<const LENGTHS: bool> Args for Decoding<LENGTHS> {
+impl<const ANSWER: bool> Args for Decoding<ANSWER> {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(Self::parameters().iter().map(flag))
     }
@@ -162,7 +169,7 @@ impl<const LENGTHS: bool> Args for Decoding<LENGTHS> {
     }
 }
 
-impl<const LENGTHS: bool> FromArgMatches for Decoding<LENGTHS> {
+impl<const ANSWER: bool> FromArgMatches for Decoding<ANSWER> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given: Vec<(&'static str, String)> = Vec::new();
         for Named { parameter, .. } in Self::parameters() {

@@ -28,6 +28,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let result = match cli.command {
         Command::Generate(args) => commands::generate(&args),
         Command::Fill(args) => commands::fill(&args),
+        Command::Revise(args) => commands::revise(&args),
         Command::Compare(args) => commands::compare(&args),
         Command::Replay(args) => commands::replay(&args),
         Command::Diff(args) => commands::diff(&args),

@@ -46,7 +46,7 @@ impl View {
         let canvas = trace.canvases().nth(steps).expect("there are so many steps");
         let when = |(position, step): (usize, Option<usize>)| match step {
             Some(step) => When::At(step),
-            None if canvas.is_gap(position) => When::Open,
+            None if canvas.is_masked(position) => When::Open,
             None => When::Given,
         };
         let when: Vec<When> = trace.decided(steps).into_iter().enumerate().map(when).collect();

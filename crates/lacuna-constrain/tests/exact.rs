@@ -186,6 +186,44 @@ proptest! {
         }
     }
 
+    /// Canvases of 7 with 12 tokens. Writing out all of them would take hours, so that all but 4 positions are decided first, in any
+    /// order, and again with other positions open.
+    #[test]
+    fn long_canvases_are_those_of_brute_force(
+        pattern in pattern(),
+        pieces in prop::collection::vec(tokens(), 9),
+        exact in any::<bool>(),
+        choices in prop::collection::vec(0usize..1000, 64),
+    ) {
+        let tokens: Vec<Vec<u8>> = pieces.into_iter().map(|mut tokens| tokens.swap_remove(0)).collect();
+        let (length, open) = (7, 4);
+        let ending = if exact { Ending::Exact } else { Ending::Padded };
+        let dot = pattern.replace('.', r"[^\n\r\x{2028}\x{2029}]");
+        let oracle = regex::bytes::Regex::new(&format!("^(?:{dot})$")).expect("a pattern");
+        let Ok(compiled) = Constraint::Regex(pattern).compile(&vocabulary(&tokens), &Options::default()) else {
+            return Ok(());
+        };
+        let Ok(mut fit) = Fit::new(&compiled, &vec![None; length], ending) else { return Ok(()) };
+        let mut choices = choices.into_iter();
+        let mut choose = |from: usize| choices.next().unwrap_or(0) % from;
+        let (end, size) = ([tokens.len() as u32, tokens.len() as u32 + 1], tokens.len() as u32 + 3);
+        for _ in 0..3 {
+            // Decides what is open, in any order, and then opens other positions.
+            loop {
+                let masks: Vec<usize> = (0..length).filter(|&at| fit.canvas()[at].is_none()).collect();
+                let Some(&position) = masks.get(choose(masks.len().max(1))) else { break };
+                let allowed: Vec<u32> = members(fit.allowed(position)).into_iter().collect();
+                prop_assert!(fit.commit(position, allowed[choose(allowed.len())]).is_ok());
+            }
+            while fit.canvas().iter().filter(|token| token.is_none()).count() < open {
+                let decided: Vec<usize> = (0..length).filter(|&at| fit.canvas()[at].is_some()).collect();
+                fit.reopen(decided[choose(decided.len())]);
+            }
+            let all = completions(&|text| oracle.is_match(text), &tokens, &end, fit.canvas(), ending);
+            agrees(&mut fit, &all, size);
+        }
+    }
+
     #[test]
     fn choices_are_themselves(
         texts in prop::collection::vec("[abä]{0,5}", 1..5),

@@ -72,8 +72,11 @@ impl lacuna::Constraint for EachGap {
             let token = |position| (!canvas.is_masked(position)).then(|| canvas.tokens()[position]);
             let tokens: Vec<Option<Token>> = (start..end).map(token).collect();
             let fit = lacuna_constrain::Fit::new(&self.compiled, &tokens, self.ending);
-            let unmeetable =
-                |why: lacuna_constrain::Impossible| Error::Unmeetable { length: why.length, shortest: why.shortest };
+            let drafted = tokens.iter().any(Option::is_some);
+            let unmeetable = |why: lacuna_constrain::Impossible| match why.shortest {
+                None if drafted => Error::Incompatible("the draft does not meet the constraint: correct it".into()),
+                shortest => Error::Unmeetable { length: why.length, shortest },
+            };
             gaps.push((start..end, fit.map_err(unmeetable)?));
         }
         Ok(Box::new(Gaps(gaps)))

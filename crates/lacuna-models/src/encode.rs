@@ -1,13 +1,76 @@
-//! From prompts, and texts in which gaps are written out, to tokens.
+//! From prompts, and texts in which gaps and drafts are written out, to tokens.
+
+use std::ops::Range;
 
 use lacuna::Token;
 
-use crate::{Checkpoint, Error, Result};
+use crate::{Checkpoint, Error, Kind, Result};
 
 /// Notation of a gap.
-pub const GAP: &str = "<gap:N>, where N is its length in tokens";
+const GAP: &str = "<gap:N>, where N is its length in tokens, or <gap> to have the length found";
 
-const OPENING: &str = "<gap:";
+/// The marks of a template, and what each begins.
+const MARKS: [(&str, Mark); 4] =
+    [("<gap:", Mark::Gap), ("<gap>", Mark::Unknown), ("<draft>", Mark::Draft), ("</draft>", Mark::Close)];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Gap,
+    Unknown,
+    Draft,
+    Close,
+}
+
+/// A text with gaps and drafts, as tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    /// The tokens, the mask token where a gap is.
+    pub tokens: Vec<Token>,
+    /// Positions that a revision may reopen.
+    pub drafts: Vec<Range<usize>>,
+    /// The masks that stand for gaps of unknown length.
+    pub unknown: Vec<usize>,
+}
+
+impl Template {
+    /// A canvas of raw tokens, the mask token where a gap is.
+    pub fn of_tokens(tokens: Vec<Token>, mask: Token) -> Result<Self> {
+        if !tokens.contains(&mask) {
+            let why = lacuna::Error::NoGaps;
+            return Err(Error::Request(format!("{why}: write each gap as the mask token, {mask}")));
+        }
+        Ok(Self { tokens, ..Self::default() })
+    }
+
+    /// The template behind a prompt.
+    pub fn after(mut self, prompt: &[Token]) -> Self {
+        let by = prompt.len();
+        self.tokens.splice(0..0, prompt.iter().copied());
+        self.drafts.iter_mut().for_each(|draft| *draft = draft.start + by..draft.end + by);
+        self.unknown.iter_mut().for_each(|gap| *gap += by);
+        self
+    }
+
+    /// True if it ends with a gap of unknown length, which ends where the model ends the text.
+    pub fn is_open(&self) -> bool {
+        !self.tokens.is_empty() && self.unknown.last() == Some(&(self.tokens.len() - 1))
+    }
+
+    /// What a run of it is for: a text with an open end is an answer.
+    pub fn kind(&self) -> Kind {
+        if self.is_open() { Kind::Answer } else { Kind::Fill }
+    }
+}
+
+/// True if a text ends with a gap of unknown length.
+pub fn ends_open(text: &str) -> bool {
+    text.ends_with("<gap>")
+}
+
+/// True if a text has a draft in it.
+pub(crate) fn has_draft(text: &str) -> bool {
+    text.contains("<draft>")
+}
 
 impl Checkpoint {
     /// The tokens of a prompt: in the model's chat template if it has one, unless the prompt is to stay as it is.
@@ -23,30 +86,89 @@ impl Checkpoint {
         text.chat(&Vec::from_iter(system.into_iter().chain([("user", prompt)])))
     }
 
-    /// The tokens of a text in which `<gap:N>` stands for N masks. What lies between gaps is tokenized on its own.
-    pub fn encode_with_gaps(&self, text: &str) -> Result<Vec<Token>> {
-        let mut tokens = Vec::new();
-        let mut rest = text;
-        while let Some(start) = rest.find(OPENING) {
-            let (before, marker) = rest.split_at(start);
-            let length = marker[OPENING.len()..].split_once('>');
-            let parsed = length.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
-            let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
-                let shown: String = marker.chars().take(12).collect();
-                return Err(Error::Request(format!("'{shown}…' is no gap: write {GAP}, 1 or more")));
-            };
-            if length.saturating_add(tokens.len()) > self.architecture().context {
-                return Err(Error::Request(format!("a gap of {length} tokens reaches beyond the model's context")));
-            }
-            tokens.extend(self.encode_between(before)?);
-            tokens.resize(tokens.len() + length, self.mask_token()?);
-            rest = after;
-        }
-        tokens.extend(self.encode_between(rest)?);
-        Ok(tokens)
+    /// A text in which `<gap:N>` stands for N masks, `<gap>` for as many as are found, and `<draft>…</draft>` encloses what a revision
+    /// may reopen. What lies between marks is tokenized on its own.
+    pub fn encode_template(&self, text: &str) -> Result<Template> {
+        self.encode_marks(text, false)
     }
 
-    fn encode_between(&self, text: &str) -> Result<Vec<Token>> {
-        if text.is_empty() { Ok(Vec::new()) } else { self.text()?.encode(text) }
+    /// The template of a text that is to be revised: all of it is a draft, unless it has drafts in it.
+    pub fn encode_draft(&self, text: &str) -> Result<Template> {
+        self.encode_marks(text, !has_draft(text))
     }
+
+    fn encode_marks(&self, text: &str, all: bool) -> Result<Template> {
+        let mut template = Template::default();
+        let mut rest = text;
+        let mut open = false;
+        while let Some((start, mark)) = next_mark(rest) {
+            self.add(&mut template, &rest[..start], all || open)?;
+            let behind = &rest[start..];
+            let after = |name: &str| &behind[name.len()..];
+            rest = match mark {
+                Mark::Draft if open => return refuse(behind, "a draft has begun already: end it with </draft>"),
+                Mark::Gap | Mark::Unknown if open => {
+                    return refuse(behind, "a draft has no gaps in it: end it with </draft> before the gap");
+                }
+                Mark::Close if !open => return refuse(behind, "no draft has begun: begin it with <draft>"),
+                Mark::Draft => after("<draft>"),
+                Mark::Close => after("</draft>"),
+                Mark::Unknown => {
+                    template.unknown.push(template.tokens.len());
+                    template.tokens.push(self.mask_token()?);
+                    after("<gap>")
+                }
+                Mark::Gap => {
+                    let parsed = after("<gap:").split_once('>');
+                    let parsed = parsed.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
+                    let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
+                        return refuse(behind, &format!("it is no gap: write {GAP}; N is 1 or more"));
+                    };
+                    if length.saturating_add(template.tokens.len()) > self.architecture().context {
+                        let why = format!("a gap of {length} tokens reaches beyond the model's context");
+                        return Err(Error::Request(why));
+                    }
+                    template.tokens.resize(template.tokens.len() + length, self.mask_token()?);
+                    after
+                }
+            };
+            match mark {
+                Mark::Draft => open = true,
+                Mark::Close => open = false,
+                Mark::Gap | Mark::Unknown => {}
+            }
+        }
+        if open {
+            return Err(Error::Request("a draft does not end: end it with </draft>".into()));
+        }
+        self.add(&mut template, rest, all)?;
+        if template.drafts.is_empty() && !template.tokens.contains(&self.mask_token()?) {
+            return Err(Error::Request(format!("the text has no gap: write each gap as {GAP}")));
+        }
+        Ok(template)
+    }
+
+    /// Appends a text.
+    fn add(&self, template: &mut Template, text: &str, draft: bool) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let start = template.tokens.len();
+        template.tokens.extend(self.text()?.encode(text)?);
+        if draft {
+            template.drafts.push(start..template.tokens.len());
+        }
+        Ok(())
+    }
+}
+
+/// The first mark of a text.
+fn next_mark(text: &str) -> Option<(usize, Mark)> {
+    let found = MARKS.into_iter().filter_map(|(name, mark)| Some((text.find(name)?, mark)));
+    found.min_by_key(|(start, _)| *start)
+}
+
+fn refuse<T>(behind: &str, why: &str) -> Result<T> {
+    let shown: String = behind.chars().take(16).collect();
+    Err(Error::Request(format!("at '{shown}…': {why}")))
 }

@@ -73,7 +73,7 @@ pub(crate) use cuda::gpu_count;
 #[cfg(feature = "cuda")]
 pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 #[cfg(feature = "text")]
-pub use encode::GAP;
+pub use encode::{Template, ends_open};
 pub use error::{Advice, Error, Result};
 #[cfg(feature = "text")]
 pub use facts::Facts;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lacuna::{Canvas, Commit, Delta, Error, Pass, Resize, Token, Trace};
+use lacuna::{Canvas, Commit, Delta, Error, Pass, Resize, Token, Trace, Tried};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,6 +95,12 @@ pub struct Record {
     pub canvas: Vec<Token>,
     /// The id that stands for "undecided" in it.
     pub mask_token: Token,
+    /// The drafts in it, each from a position to before another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drafts: Vec<(usize, usize)>,
+    /// The tokens of drafts that are others at the end: position, old token, new token. None if there is no draft.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Vec<(usize, Token, Token)>>,
 }
 
 /// Changes of one step.
@@ -121,6 +127,9 @@ pub struct StepRecord {
     /// Change of the canvas's length after the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resized: Option<Resize>,
+    /// Lengths that were tried for a gap of unknown length, with their scores; the step took the best.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<Tried>,
 }
 
 /// A token that was decided, and what the model thought of it. Numbers that are not finite are left out.
@@ -157,7 +166,7 @@ impl Detail {
 
 impl Record {
     /// Names of its fields, but for `id`.
-    pub const FIELDS: [&str; 14] = [
+    pub const FIELDS: [&str; 16] = [
         "text",
         "tokens",
         "nfe",
@@ -172,6 +181,8 @@ impl Record {
         "tokens_per_second",
         "canvas",
         "mask_token",
+        "drafts",
+        "changed",
     ];
 
     /// The record of a run of a checkpoint.
@@ -207,7 +218,9 @@ impl Record {
             ),
             dependency: None,
             resized: delta.resized.clone(),
+            tried: delta.tried.clone(),
         };
+        let drafts = drafts(&trace.start);
         Self {
             id: None,
             text: None,
@@ -224,13 +237,16 @@ impl Record {
             tokens_per_second: kind.written(canvas, from..to, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
+            changed: (!drafts.is_empty()).then(|| trace.changed()),
+            drafts,
         }
     }
 
     /// The trace that this records. Probabilities that were not kept are NaN in it.
     pub fn trace(&self) -> lacuna::Result<Trace> {
         let unfit = |why: String| Err(Error::Incompatible(why.into()));
-        let start = Canvas::new(self.canvas.clone(), self.mask_token)?;
+        let drafts: Vec<Range<usize>> = self.drafts.iter().map(|&(start, end)| start..end).collect();
+        let start = Canvas::with_drafts(self.canvas.clone(), self.mask_token, &drafts)?;
         if self.prompt_tokens >= start.len() {
             return unfit("its prompt is longer than its canvas".into());
         }
@@ -269,12 +285,25 @@ impl Record {
                 edited: step.edited.iter().map(commit).collect(),
                 reopened: step.remasked.clone(),
                 resized: step.resized.clone(),
+                tried: step.tried.clone(),
             };
             delta.apply(&mut canvas);
             deltas.push(delta);
         }
         Ok(Trace { start, deltas })
     }
+}
+
+/// The drafts of a canvas.
+fn drafts(canvas: &Canvas) -> Vec<(usize, usize)> {
+    let mut drafts: Vec<(usize, usize)> = Vec::new();
+    for position in canvas.drafts_in(0..canvas.len()) {
+        match drafts.last_mut() {
+            Some((_, end)) if *end == position => *end += 1,
+            _ => drafts.push((position, position + 1)),
+        }
+    }
+    drafts
 }
 
 #[cfg(test)]
@@ -284,7 +313,8 @@ mod tests {
     #[test]
     fn the_fields_are_those_of_a_record() {
         let text = r#"{"text":"","tokens":[7],"nfe":1,"rows_read":1,"rows_computed":1,"steps":[],"kind":"answer","strategy":"dos","layers":[0],
-            "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"canvas":[6,5],"mask_token":5}"#;
+            "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"canvas":[6,5],"mask_token":5,
+            "drafts":[[0,1]],"changed":[]}"#;
         let record: Record = serde_json::from_str(text).unwrap();
         let Value::Object(fields) = serde_json::to_value(record).unwrap() else { panic!("a record is an object") };
         assert_eq!(fields.keys().collect::<Vec<_>>(), Record::FIELDS);

@@ -5,20 +5,24 @@ use std::sync::Arc;
 
 use lacuna::catalogue::{Need, PRESETS, Params, Value};
 use lacuna::{
-    AttentionSource, Borders, CONSTRAINTS, Canvas, Description, Error, Grow, LONGEST_STRATEGY, Message, Options,
-    Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, sources,
+    AttentionSource, Borders, CONSTRAINTS, Canvas, Description, Error, Find, Grow, LONGEST_STRATEGY, Message, Options,
+    Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, USUAL_MAX_GAP, sources,
 };
 use lacuna_constrain::{Compiled, Constraint, Ending};
 use serde::{Deserialize, Serialize};
 
 use crate::constraint::{EachGap, compile, given, named};
-use crate::{Checkpoint, Convention};
+use crate::encode::{ends_open, has_draft};
+use crate::{Checkpoint, Convention, Template};
 
 /// Canvas length where neither the request nor the checkpoint names one.
 const USUAL_LENGTH: usize = 128;
 /// Upper bound on the tokens of a canvas that grows by itself, where the request names none.
 const USUAL_MOST: usize = 2048;
 const USUAL_STRATEGY: &str = "dos+eb";
+/// Strategies for texts with drafts.
+const USUAL_REVISION: &str = "dos+eb+verify";
+const SHIFTED_REVISION: &str = "dos+eb+edit";
 
 /// Parameters of the catalogue, as a user has set them. Those that are left out are as the checkpoint recommends, else as usual.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +59,8 @@ pub struct Plan {
     pub max_tokens: Option<usize>,
     /// Tokens that end a text.
     pub ends: Vec<Token>,
+    /// Tokens that an answer begins with and a revision may reopen.
+    pub draft: Vec<Token>,
     constraint: Option<Arc<Compiled>>,
 }
 
@@ -74,8 +80,16 @@ impl Request {
 
     /// The plan for a checkpoint.
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
-        let unconstrained = Self(self.0.filter(|name| !CONSTRAINTS.contains(&name)));
-        let plan = unconstrained.plan_for(&PlanContext::of(checkpoint))?;
+        let mut plain = Self(self.0.filter(|name| name != "draft" && !CONSTRAINTS.contains(&name)));
+        let draft = match self.word("draft") {
+            Some("") => return Err(Error::parameter("draft", "", "must have some text")),
+            Some(text) => {
+                plain = plain.for_draft(checkpoint)?;
+                checkpoint.text().and_then(|codec| codec.encode(text))?
+            }
+            None => Vec::new(),
+        };
+        let plan = Plan { draft, ..plain.plan_for(&PlanContext::of(checkpoint))? };
         match given(self)? {
             Some((name, constraint)) => plan.constrain(name, &constraint, checkpoint),
             None => Ok(plan),
@@ -86,6 +100,10 @@ impl Request {
     pub fn plan_for(&self, model: &PlanContext) -> Result<Plan> {
         if let Some(name) = named(self)? {
             return Err(Error::BadConstraint { name, why: "the tokenizer of this model is not known here".into() });
+        }
+        if let Some(draft) = self.word("draft") {
+            let expected = "must be left out: the tokenizer of this model is not known here";
+            return Err(Error::parameter("draft", draft, expected));
         }
         let name = self.strategy_for(model);
         if name.len() > LONGEST_STRATEGY {
@@ -134,13 +152,43 @@ impl Request {
             watch: Vec::new(),
             seed: self.integer("seed").unwrap_or(0) as u64,
             grow: None,
+            find: None,
             length: None,
         };
         let max_tokens = match strategy.length.is_fixed() {
             true => max_tokens.filter(|_| self.get("gen_length").is_none()),
             false => max_tokens.or(Some(USUAL_MOST.max(gen_length))),
         };
-        Ok(Plan { strategy, params, options, gen_length, max_tokens, ends: model.ends.clone(), constraint: None })
+        let (ends, draft, constraint) = (model.ends.clone(), Vec::new(), None);
+        Ok(Plan { strategy, params, options, gen_length, max_tokens, ends, draft, constraint })
+    }
+
+    /// The request for a text with gaps and drafts: what follows from the way it is written, where the request leaves it open. A
+    /// draft has a revision; a text that ends with a gap of unknown length grows.
+    pub fn for_text(&self, text: &str, checkpoint: &Checkpoint) -> Result<Self> {
+        let request = if has_draft(text) { self.for_draft(checkpoint)? } else { self.clone() };
+        if !ends_open(text) {
+            return Ok(request);
+        }
+        let most = request.integer("max_gap");
+        let mut request = Self(request.filter(|name| name != "max_gap"));
+        if request.get("length").is_none() {
+            request = request.with("length", "daedal")?;
+        }
+        match most {
+            Some(most) => request.with("max_tokens", most),
+            None => Ok(request),
+        }
+    }
+
+    /// The request with a strategy that revises drafts, unless it names one.
+    pub fn for_draft(&self, checkpoint: &Checkpoint) -> Result<Self> {
+        match self.word("strategy") {
+            Some(_) => Ok(self.clone()),
+            // A shifted model cannot verify.
+            None if checkpoint.architecture().shifted => self.clone().with("strategy", SHIFTED_REVISION),
+            None => self.clone().with("strategy", USUAL_REVISION),
+        }
     }
 
     /// One request for each of several strategies, each with those of the parameters that it uses. A parameter that none of them
@@ -255,6 +303,13 @@ impl Plan {
                 format!("the prompt has the mask token at position {position}: only a text with gaps may have masks");
             return Err(Error::Incompatible(why.into()));
         }
+        if self.params.get("max_gap").is_some() {
+            return Err(Error::unused("max_gap", "an answer, which has no gaps"));
+        }
+        if self.draft.len() > length {
+            let expected = format!("must be at least {}, the tokens of the draft", self.draft.len());
+            return Err(Error::parameter("gen_length", length.to_string(), expected));
+        }
         let window = &self.strategy.window;
         let borders = window.borders(prompt.len(), model);
         let end = match self.options.constraint.is_some() {
@@ -281,7 +336,10 @@ impl Plan {
         }
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
         let start = |length: usize| {
-            let canvas = Canvas::with_tail(prompt, length, model.mask)?;
+            let mut tokens = [prompt, &self.draft].concat();
+            let drafts = if self.draft.is_empty() { Vec::new() } else { vec![prompt.len()..tokens.len()] };
+            tokens.resize(prompt.len() + length, model.mask);
+            let canvas = Canvas::with_drafts(tokens, model.mask, &drafts)?;
             let options = Options { grow: grow.clone(), length: Some(asked), ..self.options.clone() };
             Run::new(canvas, self.strategy.clone(), options, model)
         };
@@ -309,10 +367,29 @@ impl Plan {
         }
     }
 
-    /// A run that fills the gaps of a canvas. Nothing ends such a text, so it never stops early, and end tokens are not chosen
-    /// unless `allow_eos` is set.
-    pub fn fill(&self, canvas: Canvas, allow_eos: bool, model: &Description) -> Result<Run> {
-        let mut options = Options { stop: Vec::new(), ..self.options.clone() };
+    /// A run that fills the gaps of a text and revises its drafts. Nothing ends such a text, so it never stops early, and end tokens
+    /// are not chosen unless `allow_eos` is set; but a text that ends with a gap of unknown length is an answer to what stands before.
+    pub fn fill(&self, template: &Template, allow_eos: bool, model: &Description) -> Result<Run> {
+        let Template { tokens, drafts, unknown } = template;
+        if !self.draft.is_empty() {
+            let message = Message::from("a text has its drafts in it, as <draft>…</draft>: leave out ");
+            return Err(Error::Incompatible(message.parameter("draft")));
+        }
+        if template.is_open() {
+            let before = &tokens[..tokens.len() - 1];
+            if !drafts.is_empty() || before.contains(&model.mask) {
+                let why = "a gap of unknown length at the end goes with no other gap and no draft: give it a length";
+                return Err(Error::Incompatible(why.into()));
+            }
+            return self.answer(before, model);
+        }
+        if unknown.is_empty() && self.params.get("max_gap").is_some() {
+            return Err(Error::unused("max_gap", "a text whose gaps all have a length"));
+        }
+        let canvas = Canvas::with_drafts(tokens.clone(), model.mask, drafts)?;
+        let most = self.params.integer("max_gap").unwrap_or(USUAL_MAX_GAP);
+        let find = (!unknown.is_empty()).then(|| Find::new(unknown.clone(), most));
+        let mut options = Options { stop: Vec::new(), find, ..self.options.clone() };
         if !self.strategy.length.is_fixed() {
             let most = self.most(canvas.span().start, model).max(canvas.len());
             options.grow = Some(Grow { ends: Vec::new(), by: 0, most });

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use lacuna::catalogue::Params;
 use lacuna::scripted::Scripted;
-use lacuna::{Canvas, Draw, Error, Options, Predictor, Recipe, Run, Sampling, Strategy, Token, TokenRule, decode};
+use lacuna::{
+    Canvas, Draw, Error, Find, Options, Predictor, Recipe, Run, Sampling, Strategy, Token, TokenRule, decode,
+};
 use lacuna_constrain::{Constraint, Ending, Vocabulary};
 use lacuna_models::{Checkpoint, CpuPredictor, EachGap, Request, Specials};
 use random::{Random, schema};
@@ -156,6 +158,42 @@ fn a_gap_is_filled_as_a_whole_and_every_gap_for_itself() {
     assert_eq!(runs[0].canvas().tokens(), [1, 0, 0, 1, 0, 1, 1]);
 }
 
+#[test]
+fn a_gap_of_unknown_length_gets_one_that_meets_the_constraint() {
+    let vocabulary = Vocabulary::new([Some("a"), Some("b"), None, None], &[2]);
+    let start = |pattern: &str, most: usize| {
+        let compiled = Constraint::Regex(pattern.into()).compile(&vocabulary, &Default::default()).unwrap();
+        let constraint = Arc::new(EachGap { compiled, ending: Ending::Exact });
+        let find = Some(Find::new(vec![1], most));
+        let options = Options { constraint: Some(constraint), find, ..Options::default() };
+        let canvas = Canvas::new(vec![1, 3, 1], 3).unwrap();
+        Run::new(canvas, strategy("random+top4", &mut Random::new(0)), options, noise(4, 3, 1).description())
+    };
+    let mut runs = [start("a{3}(bb)?", 8).unwrap()];
+    decode(&mut runs, &mut noise(4, 3, 1)).unwrap();
+    let tried: Vec<usize> = runs[0].trace().deltas[0].tried.iter().map(|tried| tried.length).collect();
+    assert_eq!(tried, [3, 5]);
+    assert!([vec![1, 0, 0, 0, 1], vec![1, 0, 0, 0, 1, 1, 1]].contains(&runs[0].canvas().tokens().to_vec()));
+    let refused = start("a{3}", 2).unwrap_err();
+    assert!(refused.to_string().contains("must be at least 3"), "{refused}");
+}
+
+#[test]
+fn a_draft_that_breaks_the_constraint_is_refused() {
+    let vocabulary = Vocabulary::new([Some("a"), Some("b"), None, None], &[2]);
+    let compiled = Constraint::Regex("a*b".into()).compile(&vocabulary, &Default::default()).unwrap();
+    let start = |tokens: Vec<Token>| {
+        let constraint = Arc::new(EachGap { compiled: compiled.clone(), ending: Ending::Exact });
+        let options = Options { constraint: Some(constraint), ..Options::default() };
+        let canvas = Canvas::with_drafts(tokens, 3, &[1..3]).unwrap();
+        Run::new(canvas, strategy("confidence+top3+edit", &mut Random::new(0)), options, noise(4, 3, 1).description())
+    };
+    assert!(start(vec![1, 1, 0, 3, 1]).unwrap_err().to_string().contains("the draft does not meet the constraint"));
+    let mut runs = [start(vec![1, 0, 0, 3, 1]).unwrap()];
+    decode(&mut runs, &mut noise(4, 3, 1)).unwrap();
+    assert_eq!(runs[0].canvas().tokens(), [1, 0, 0, 1, 1]);
+}
+
 /// Python with the `jsonschema` package.
 fn python() -> Option<String> {
     let name = std::env::var("PYTHON").unwrap_or_else(|_| "python3".into());
@@ -163,7 +201,7 @@ fn python() -> Option<String> {
     found.is_ok_and(|status| status.success()).then_some(name)
 }
 
-/// Random schemas, decoded by the embedded model with every kind of strategy. `SCHEMAS` says how many; each text is checked by
+/// Random schemas, decoded by the embedded model and by noise with every kind of strategy. `SCHEMAS` says how many; each text is checked by
 /// Python's jsonschema where that is installed, and by the automaton in any case.
 #[test]
 fn every_answer_under_a_random_schema_is_valid() {
@@ -195,8 +233,11 @@ fn every_answer_under_a_random_schema_is_valid() {
         schemas.push(schema);
     }
     assert!(runs.len() as u64 > count * 3 / 4);
-    for runs in runs.chunks_mut(16) {
-        decode(runs, &mut model).unwrap();
+    // Every other batch has a model of noise, which follows no format by itself.
+    let mut random = noise(model.description().vocabulary, model.description().mask, 1);
+    for (batch, runs) in runs.chunks_mut(16).enumerate() {
+        let model: &mut dyn Predictor = if batch % 2 == 0 { &mut model } else { &mut random };
+        decode(runs, model).unwrap();
     }
     let mut lines = String::new();
     for (run, schema) in runs.iter().zip(&schemas) {

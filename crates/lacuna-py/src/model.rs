@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::{panic, thread};
 
-use lacuna::{AttentionSource, Canvas, Description, Draw, Observation, Row, Sampling, Target, Token, TokenSet, View};
-use lacuna_models::{Checkpoint, Device, Facts, GAP, Isa, Job, Kind, Precision, Specials, load_replicas};
+use lacuna::{AttentionSource, Description, Draw, Observation, Row, Sampling, Target, Token, TokenSet, View};
+use lacuna_models::{Checkpoint, Device, Facts, Isa, Job, Kind, Precision, Request, Specials, Template, load_replicas};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -66,6 +66,25 @@ pub(crate) struct Seen {
 }
 
 impl Model {
+    /// Begins to decode a template, behind a prompt if there is one.
+    fn begin_template(
+        slf: Py<Self>,
+        request: &Request,
+        template: Template,
+        prompt: Option<&Bound<'_, PyAny>>,
+        allow_eos: bool,
+    ) -> PyResult<Stream> {
+        let model = slf.get();
+        let plan = request.plan(&model.checkpoint).map_err(raise)?;
+        let prompt = match prompt {
+            Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &model.checkpoint)?,
+            None => Vec::new(),
+        };
+        let template = template.after(&prompt);
+        let run = plan.fill(&template, allow_eos, &model.description).map_err(raise)?;
+        Ok(Stream::new(slf, Job::new(run, prompt.len(), template.kind()), plan, Vec::new()))
+    }
+
     /// A process that was forked off goes on with threads of its own. What cannot go on there is refused: a GPU's memory, and a
     /// model that another thread was using at that moment, whose state is anything.
     fn enter(&self) -> PyResult<()> {
@@ -280,24 +299,34 @@ impl Model {
         allow_eos: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Stream> {
-        let model = slf.get();
-        let request = request(options)?;
-        if request.get("gen_length").is_some() || request.get("max_tokens").is_some() {
-            return Err(PyValueError::new_err("the gaps have their lengths: leave out gen_length and max_tokens"));
+        let (model, request) = (slf.get(), without_lengths(options)?);
+        let (request, template) = match text.cast::<PyString>() {
+            Ok(text) => {
+                let text = text.to_cow()?;
+                let request = request.for_text(&text, &model.checkpoint).map_err(raise)?;
+                (request, model.checkpoint.encode_template(&text))
+            }
+            Err(_) => (request, Template::of_tokens(tokens(text)?, model.description.mask)),
+        };
+        Self::begin_template(slf, &request, template.map_err(raise)?, prompt, allow_eos)
+    }
+
+    /// Looks at a finished text again step by step, as `revise` does at once.
+    #[pyo3(signature = (text, *, prompt = None, **options))]
+    fn stream_revise(
+        slf: Py<Self>,
+        text: &str,
+        prompt: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Stream> {
+        let (model, request) = (slf.get(), without_lengths(options)?);
+        if text.is_empty() {
+            return Err(PyValueError::new_err("the text is empty: give one to revise"));
         }
-        let plan = request.plan(&model.checkpoint).map_err(raise)?;
-        let prompt = match prompt {
-            Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &model.checkpoint)?,
-            None => Vec::new(),
-        };
-        let (body, gap) = match text.cast::<PyString>() {
-            Ok(text) => (model.checkpoint.encode_with_gaps(&text.to_cow()?).map_err(raise)?, GAP.to_string()),
-            Err(_) => (tokens(text)?, format!("the mask token, {}", model.description.mask)),
-        };
-        let canvas = Canvas::new([&prompt[..], &body].concat(), model.description.mask)
-            .map_err(|error| PyValueError::new_err(format!("{error}: write each gap as {gap}")))?;
-        let run = plan.fill(canvas, allow_eos, &model.description).map_err(raise)?;
-        Ok(Stream::new(slf, Job::new(run, prompt.len(), Kind::Fill), plan, Vec::new()))
+        let request =
+            request.for_draft(&model.checkpoint).and_then(|request| request.for_text(text, &model.checkpoint));
+        let template = model.checkpoint.encode_draft(text).map_err(raise)?;
+        Self::begin_template(slf, &request.map_err(raise)?, template, prompt, false)
     }
 
     /// Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none.
@@ -472,6 +501,15 @@ impl Model {
         let device = if self.replicas.len() == 1 { device } else { format!("{} times {device}", self.replicas.len()) };
         Ok(format!("Model({:?}, device={device:?}, precision={precision:?})", self.checkpoint.name()))
     }
+}
+
+/// The options of a text that has its lengths in it.
+fn without_lengths(options: Option<&Bound<'_, PyDict>>) -> PyResult<Request> {
+    let request = request(options)?;
+    if request.get("gen_length").is_some() || request.get("max_tokens").is_some() {
+        return Err(PyValueError::new_err("the gaps have their lengths: leave out gen_length and max_tokens"));
+    }
+    Ok(request)
 }
 
 fn parse_precision(name: &str) -> PyResult<Precision> {

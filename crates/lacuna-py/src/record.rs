@@ -293,6 +293,19 @@ impl Result {
         &self.record.tokens
     }
 
+    /// The tokens of the draft that are others now: (position, old token, new token); None if there was no draft.
+    #[getter]
+    fn changed(&self) -> Option<Vec<(usize, Token, Token)>> {
+        self.record.changed.clone()
+    }
+
+    /// For each gap of unknown length, the lengths that were tried, each with its score: the mean of ln p of the most probable tokens.
+    #[getter]
+    fn tried(&self) -> Vec<Vec<(usize, f64)>> {
+        let found = self.record.steps.iter().filter(|step| !step.tried.is_empty());
+        found.map(|step| step.tried.iter().map(|tried| (tried.length, tried.score)).collect()).collect()
+    }
+
     /// Forward passes of the model.
     #[getter]
     fn nfe(&self) -> usize {

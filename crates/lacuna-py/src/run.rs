@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use lacuna::catalogue::Params;
-use lacuna::{Canvas, Predictor, Token};
-use lacuna_models::{Convention, Job, Kind, Plan, PlanContext, Record};
+use lacuna::{Predictor, Token};
+use lacuna_models::{Convention, Job, Kind, Plan, PlanContext, Record, Template};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -240,5 +240,5 @@ fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Giv
         let why = "the tokens have masks already, so leave out gen_length and max_tokens";
         return Err(lacuna::Error::Incompatible(why.into()));
     }
-    Ok(Job::new(plan.fill(Canvas::new(tokens, model.mask)?, true, model)?, 0, Kind::Fill))
+    Ok(Job::new(plan.fill(&Template::of_tokens(tokens, model.mask)?, true, model)?, 0, Kind::Fill))
 }

@@ -11,22 +11,38 @@ pub type Token = u32;
 
 /// A sequence of tokens, some of them masked.
 ///
-/// The positions that are masked at the start are its *gaps*: only they are ever written.
+/// Only its *gaps* are ever written: the positions that are masked at the start, and those of a draft, which are decided at the start
+/// and may be reopened by a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Canvas {
     tokens: Vec<Token>,
     gaps: Vec<bool>,
     mask: Token,
+    /// True at the gaps that were decided at the start; empty if there is no draft.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    drafts: Vec<bool>,
 }
 
 impl Canvas {
     /// A canvas whose gaps are the positions that hold `mask`.
     pub fn new(tokens: Vec<Token>, mask: Token) -> Result<Self> {
-        let gaps: Vec<bool> = tokens.iter().map(|&token| token == mask).collect();
+        Self::with_drafts(tokens, mask, &[])
+    }
+
+    /// A canvas whose gaps are the positions that hold `mask` and those of these drafts.
+    pub fn with_drafts(tokens: Vec<Token>, mask: Token, drafts: &[Range<usize>]) -> Result<Self> {
+        let mut gaps: Vec<bool> = tokens.iter().map(|&token| token == mask).collect();
+        let mut drafted = vec![false; if drafts.is_empty() { 0 } else { tokens.len() }];
+        for position in drafts.iter().cloned().flatten() {
+            match gaps.get_mut(position) {
+                Some(gap) => drafted[position] = !std::mem::replace(gap, true),
+                None => return Err(Error::Incompatible("a draft reaches beyond its canvas".into())),
+            }
+        }
         if !gaps.contains(&true) {
             return Err(Error::NoGaps);
         }
-        Ok(Self { tokens, gaps, mask })
+        Ok(Self { tokens, gaps, mask, drafts: drafted })
     }
 
     /// A prompt followed by `length` masks.
@@ -62,9 +78,19 @@ impl Canvas {
         position < self.len() && self.is_gap(position) && !self.is_masked(position)
     }
 
-    /// True if `position` was masked at the start.
+    /// True if `position` was masked at the start, or is one of a draft.
     pub fn is_gap(&self, position: usize) -> bool {
         self.gaps[position]
+    }
+
+    /// True if `position` is one of a draft.
+    pub fn is_draft(&self, position: usize) -> bool {
+        self.drafts.get(position).is_some_and(|&draft| draft)
+    }
+
+    /// The positions of drafts in a range, ascending.
+    pub fn drafts_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        range.filter(|&position| self.is_draft(position))
     }
 
     /// The undecided positions, ascending.
@@ -77,7 +103,7 @@ impl Canvas {
         (0..end).filter(|&position| self.is_masked(position))
     }
 
-    /// The positions that were masked at the start, ascending.
+    /// The positions that were masked at the start and those of drafts, ascending.
     pub fn gaps(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.len()).filter(|&position| self.is_gap(position))
     }
@@ -111,6 +137,10 @@ impl Canvas {
         self.tokens.splice(at..at, tokens.iter().copied());
         self.tokens.truncate(*length);
         self.gaps.truncate(*length);
+        if !self.drafts.is_empty() {
+            self.drafts.splice(at..at, tokens.iter().map(|_| false));
+            self.drafts.truncate(*length);
+        }
     }
 
     /// Decides a gap.

@@ -1,6 +1,8 @@
 //! Checks that a model can do what a strategy needs, before the first step.
 
-use crate::{AttentionSource, Block, Borders, Canvas, Description, Error, Options, Result, Strategy, Visibility};
+use crate::{
+    AttentionSource, Block, Borders, Canvas, Description, Error, Message, Options, Result, Strategy, Visibility,
+};
 
 /// Refuses what the model cannot do. `borders` are those of block-causal attention.
 pub(crate) fn check(
@@ -10,7 +12,8 @@ pub(crate) fn check(
     model: &Description,
     borders: Option<Borders>,
 ) -> Result<()> {
-    let longest = options.grow.as_ref().map_or(canvas.len(), |grow| grow.most.max(canvas.len()));
+    let found = options.find.as_ref().map_or(0, |find| find.gaps.len().saturating_mul(find.most - 1));
+    let longest = options.grow.as_ref().map_or(canvas.len() + found, |grow| grow.most.max(canvas.len()));
     if longest > model.context {
         return Err(Error::TooLong { length: longest, context: model.context });
     }
@@ -40,6 +43,19 @@ pub(crate) fn check(
     let incompatible = |why: &str| Err(Error::Incompatible(why.into()));
     if !strategy.length.is_fixed() && canvas.gaps().count() < canvas.len() - canvas.span().start {
         return incompatible("a canvas grows at its end, but this one ends with a text: decode it at a fixed length");
+    }
+    match &strategy.revision {
+        None if canvas.drafts_in(0..canvas.len()).next().is_some() => {
+            let message = Message::from("only a revision reopens a draft, and this strategy has none: add one to ");
+            return Err(Error::Incompatible(message.parameter("strategy").text(", such as '+verify' or '+edit'")));
+        }
+        Some(revision) if !revision.begins() && canvas.masked().next().is_none() => {
+            return incompatible(
+                "this revision compares what a step has written with the step before, but nothing of this text is masked: use another \
+                 one, such as 'verify' or 'edit'",
+            );
+        }
+        _ => {}
     }
     if strategy.revision.as_ref().is_some_and(|revision| revision.shadows()) && !model.shadows {
         let cannot = match model.shifted {

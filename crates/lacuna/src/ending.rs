@@ -8,7 +8,9 @@ impl Run {
     /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
     pub fn settled(&self) -> usize {
         let safe = match &self.strategy.revision {
-            Some(revision) if !self.is_complete() || revision.lingers() => revision.settled(&self.state.block),
+            Some(revision) if !self.is_complete() || revision.lingers() || self.next_block().is_some() => {
+                revision.settled(&self.state.block)
+            }
             _ => self.state.canvas.len(),
         };
         self.state.canvas.masked().next().map_or(safe, |masked| masked.min(safe))

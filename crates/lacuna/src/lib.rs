@@ -46,6 +46,7 @@ mod compat;
 mod draw;
 mod ending;
 mod error;
+mod find;
 mod length;
 mod options;
 mod order;
@@ -69,8 +70,9 @@ pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, Features, Finishe
 pub use canvas::{Block, Canvas, Token};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
+pub use find::Find;
 pub use length::{Daedal, Expansion, Fixed, Length, Resize};
-pub use options::{CONSTRAINTS, Grow, LONGEST_STRATEGY, Options};
+pub use options::{CONSTRAINTS, Grow, LONGEST_STRATEGY, Options, USUAL_MAX_GAP};
 pub use order::{
     CertainDependency, Confidence, Dependency, DependencyGain, Entropy, Frequencies, Given, LeftToRight, Margin, Order,
     PositionPrior, Random, RankBy, RightToLeft, sources,
@@ -89,7 +91,7 @@ pub use run::Run;
 pub use scene::{Ranked, Ranking, Scene};
 pub use step::{decode, step};
 pub use strategy::{Recipe, Strategy};
-pub use trace::{Commit, Delta, Pass, Trace};
+pub use trace::{Commit, Delta, Pass, Trace, Tried};
 pub use window::{Blocks, CausalBlocks, InBlocks, Sliding, SubBlocks, Window};
 
 /// The examples in the guide compile.

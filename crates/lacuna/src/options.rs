@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::{Default, Kind, Parameter, Range, Section};
-use crate::{AttentionSource, Constraint, Sampling, Token};
+use crate::{AttentionSource, Constraint, Find, Sampling, Token};
 
 /// Options of a run beside its strategy.
 #[derive(Clone, Debug, std::default::Default)]
@@ -25,6 +25,8 @@ pub struct Options {
     pub seed: u64,
     /// Growth of the canvas, if it may grow.
     pub grow: Option<Grow>,
+    /// Gaps whose lengths are found first.
+    pub find: Option<Find>,
     /// Length of the text with its prompt, if the canvas may be longer ([`Window::canvas_length`](crate::Window::canvas_length)).
     pub length: Option<usize>,
 }
@@ -45,6 +47,9 @@ const CONVENTIONS: Kind = Kind::Choice(&["llada", "dream"]);
 
 /// The longest name of a strategy, in bytes.
 pub const LONGEST_STRATEGY: usize = 160;
+
+/// Most tokens of a gap of unknown length, where nobody names a bound.
+pub const USUAL_MAX_GAP: usize = 16;
 
 /// The parameters that constrain the text. At most one of them is given.
 pub const CONSTRAINTS: [&str; 5] = ["regex", "choices", "json", "json_schema", "grammar"];
@@ -69,6 +74,18 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         LENGTHS,
         Default::Depends("the model's own, else 128"),
         "exact number of masked positions to decode; with length daedal the number at the start",
+    ),
+    Parameter::new(
+        "draft",
+        Kind::Text,
+        Default::Depends("none"),
+        "text that the answer begins with, which a revision may change",
+    ),
+    Parameter::new(
+        "max_gap",
+        Kind::Integer { least: 1, most: 128 },
+        Default::Number(USUAL_MAX_GAP as f64),
+        "most tokens of a gap of unknown length, written <gap>",
     ),
     Parameter::new(
         "window",

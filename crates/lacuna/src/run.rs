@@ -10,7 +10,7 @@ use crate::scene::{Credits, RunState};
 use crate::{
     AttentionSource, Block, Blocks, Borders, Canvas, Changes, Commit, Compute, Delta, Description, Entry, Error,
     Observation, Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat,
-    step,
+    find, step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -37,10 +37,10 @@ pub struct Run {
     ranking: Option<Ranking>,
     attention: Vec<AttentionSource>,
     matrix: Vec<usize>,
-    forwards: usize,
-    rows_read: usize,
+    pub(crate) forwards: usize,
+    pub(crate) rows_read: usize,
     /// Positions computed so far in all layers together.
-    computed: usize,
+    pub(crate) computed: usize,
     finished: bool,
     unguided: Vec<Token>,
     shadows: Vec<usize>,
@@ -53,7 +53,8 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 
 impl Run {
     /// A run that decodes the canvas. Everything that `model` cannot do for this strategy is refused here.
-    pub fn new(canvas: Canvas, strategy: Strategy, options: Options, model: &Description) -> Result<Self> {
+    pub fn new(canvas: Canvas, strategy: Strategy, mut options: Options, model: &Description) -> Result<Self> {
+        let canvas = find::shortest(canvas, &mut options, model.vocabulary)?;
         let borders = strategy.window.borders(canvas.span().start, model);
         compat::check(&canvas, &strategy, &options, model, borders)?;
         let blocks = strategy.window.blocks(&canvas, borders)?;
@@ -147,6 +148,9 @@ impl Run {
 
     /// Positions that the next pass computes, over all its canvases.
     pub fn next_positions(&self) -> usize {
+        if self.is_unmeasured() {
+            return self.trial_positions();
+        }
         let layers = self.model.layers.max(1);
         self.next_pass().0.count(self.state.canvas.len(), layers).div_ceil(layers) * self.state.width()
     }
@@ -226,7 +230,7 @@ impl Run {
         delta.resized = if self.is_complete() { self.grow()? } else { None };
         self.trace.deltas.push(delta);
         self.finished = self.is_complete() || self.text_is_decided();
-        let masked = |index: &usize| self.has_masks(*index);
+        let masked = |index: &usize| self.has_any(*index, |canvas, position| canvas.is_masked(position));
         if let Some(first) = (0..self.blocks.len()).find(masked).filter(|first| *first != self.state.block.index) {
             self.enter(first)?;
         }
@@ -274,11 +278,13 @@ impl Run {
     pub(crate) fn enter(&mut self, index: usize) -> Result<()> {
         let range = self.blocks.get(index).expect("there is such a block").clone();
         self.state.block = Block { index, range: range.start..range.start, step: 0 };
-        let masks = self.state.canvas.masked_before(range.end).count();
+        let canvas = &self.state.canvas;
+        let drafts = canvas.drafts_in(range.clone()).filter(|&position| !canvas.is_masked(position)).count();
+        let masks = canvas.masked_before(range.end).count() + drafts;
         if let Some(credits) = &mut self.state.credits {
             credits.clear();
         }
-        let entry = Entry { masks, length: range.len(), blocks: self.blocks.scheduled(), model: &self.model };
+        let entry = Entry { masks, drafts, length: range.len(), blocks: self.blocks.scheduled(), model: &self.model };
         self.strategy.pace.enter(&entry)?;
         match &mut self.strategy.revision {
             Some(revision) => revision.enter(&entry),
@@ -390,26 +396,28 @@ impl Run {
             credits.gather(turn.candidates.iter().filter_map(vote));
         }
         let (committed, Changes { edited, reopened }) = (take(&mut turn.committed), take(&mut turn.changes));
-        let mut delta = Delta { block, kind: turn.pass, committed, edited, reopened, resized: None };
+        let mut delta = Delta { block, kind: turn.pass, committed, edited, reopened, resized: None, tried: Vec::new() };
         delta.apply(&mut self.state.canvas);
         let lingers = lingers || self.owes();
         self.state.number += 1;
         self.state.block.step += usize::from(turn.pass.denoises());
         delta.resized = match turn.resize.take() {
             Some(resize) => self.resize(&resize, predictor)?.then_some(resize),
-            None if self.is_complete() && !lingers => self.grow()?,
+            None if self.is_complete() && !lingers && self.next_block().is_none() => self.grow()?,
             None => None,
         };
         self.state.allowed.begin_step(self.state.canvas.len());
         self.ranking = turn.ranking.take();
         self.trace.deltas.push(delta);
+        let next = self.next_block();
+        self.finished = (self.is_complete() && !lingers && next.is_none()) || self.text_is_decided();
         if done
             && !lingers
-            && let Some(next) = self.next_block()
+            && !self.finished
+            && let Some(next) = next
         {
             self.enter(next)?;
         }
-        self.finished = (self.is_complete() && !lingers) || self.text_is_decided();
         if self.finished {
             self.leave(predictor);
         } else if self.state.number > MOST_STEPS.max(64 * self.state.canvas.len()) {
@@ -418,13 +426,15 @@ impl Run {
         Ok(())
     }
 
-    /// The next block in which something is masked.
-    fn next_block(&self) -> Option<usize> {
-        (self.state.block.index + 1..self.blocks.len()).find(|index| self.has_masks(*index))
+    /// The next block in which something is masked or drafted.
+    pub(crate) fn next_block(&self) -> Option<usize> {
+        let open = |canvas: &Canvas, position: usize| canvas.is_masked(position) || canvas.is_draft(position);
+        (self.state.block.index + 1..self.blocks.len()).find(|index| self.has_any(*index, open))
     }
 
-    fn has_masks(&self, index: usize) -> bool {
+    /// True if a block has a position of this kind.
+    fn has_any(&self, index: usize, kind: impl Fn(&Canvas, usize) -> bool) -> bool {
         let mut block = self.blocks.get(index).cloned().into_iter().flatten();
-        block.any(|position| self.state.canvas.is_masked(position))
+        block.any(|position| kind(&self.state.canvas, position))
     }
 }

@@ -4,13 +4,23 @@ use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
 
+use crate::find::find;
 use crate::plan::Turn;
 use crate::probe::probe;
 use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
 
 /// Takes one step with each of `runs`. They share a forward pass, and one vocabulary projection for the rows that are read in any
-/// case.
+/// case. A run with a gap of unknown length finds the length in this step, in a pass of its own.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
+    let (mut unmeasured, mut runs): (Vec<&mut Run>, Vec<&mut Run>) =
+        runs.iter_mut().map(|run| &mut **run).partition(|run| run.is_unmeasured());
+    if !unmeasured.is_empty() {
+        find(&mut unmeasured, predictor)?;
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let runs = &mut runs[..];
     runs.iter_mut().for_each(|run| run.recall(predictor));
     let mut turns = plan(runs)?;
     observe(runs, &turns, predictor)?;
@@ -66,7 +76,7 @@ fn observe(runs: &mut [&mut Run], turns: &[Turn], predictor: &mut dyn Predictor)
     drop(rows);
     for (run, turn) in runs.iter_mut().zip(turns) {
         run.state.seen = std::mem::take(&mut seen[turn.view]);
-        if run.state.number == 0 {
+        if run.state.first_dependency.is_empty() {
             run.state.first_dependency.clone_from(&run.state.seen.dependency);
         }
     }

@@ -31,6 +31,18 @@ pub struct Delta {
     /// Change of the canvas's length after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resized: Option<Resize>,
+    /// Lengths that were tried for a gap of unknown length, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<Tried>,
+}
+
+/// A length that was tried for a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Masks of the gap.
+    pub length: usize,
+    /// Mean of ln p of their most probable tokens.
+    pub score: f64,
 }
 
 /// The purpose of a forward pass.
@@ -100,6 +112,20 @@ impl Trace {
             }
         }
         decided
+    }
+
+    /// The tokens of drafts that are others after all steps: position at the end, old token, new token, ascending.
+    pub fn changed(&self) -> Vec<(usize, Token, Token)> {
+        let token = |position: usize| self.start.is_draft(position).then(|| self.start.tokens()[position]);
+        let mut drafted: Vec<Option<Token>> = (0..self.start.len()).map(token).collect();
+        for Resize { at, tokens, length } in self.deltas.iter().filter_map(|delta| delta.resized.as_ref()) {
+            drafted.splice(at..at, tokens.iter().map(|_| None));
+            drafted.truncate(*length);
+        }
+        let end = self.replay();
+        let change = |(position, token): (usize, Option<Token>)| Some((position, token?, end.tokens()[position]));
+        let changes = drafted.into_iter().enumerate().filter_map(change);
+        changes.filter(|(_, old, new)| old != new).collect()
     }
 
     /// The canvas after all steps.

@@ -1,9 +1,8 @@
 //! `lacuna fill`: fill the gaps of a text.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args;
-use lacuna::Canvas;
-use lacuna_models::{GAP, Job, Kind};
+use lacuna_models::{Job, Plan, Template};
 
 use super::text_or_stdin;
 use crate::args::{Decoding, Model, Output, Tokens, parse_tokens};
@@ -12,10 +11,13 @@ use crate::show::Show;
 
 #[derive(Args)]
 #[command(after_help = "\
-A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too.
+A gap is written <gap:N>, where N is its length in tokens; the model's own mask token works too. <gap> has its length found: all
+lengths up to --max-gap are tried in one forward pass, and the one is taken whose masks the model is surest of. At the end of the
+text <gap> grows until the model ends the text. <draft>...</draft> encloses what a revision may change.
 
 Examples:
   lacuna fill --prompt \"Sara has 24 pens and gives 9 away. How many are left?\" \"Sara still has <gap:5> = 15 pens.\"
+  lacuna fill --prompt \"Sara has 24 pens and gives 9 away. How many are left?\" \"Sara still has<gap> = 15 pens.\"
   lacuna fill \"def square(x):<gap:8>x * x\"
   lacuna fill - < text-with-gaps.txt")]
 pub(crate) struct Fill {
@@ -40,23 +42,39 @@ pub(crate) struct Fill {
 }
 
 pub(crate) fn fill(args: &Fill) -> Result<()> {
-    let mut engine = Engine::open(&args.model)?;
-    let plan = args.decoding.request()?.plan(&engine.checkpoint)?;
-    let mask = engine.checkpoint.mask_token()?;
-    let prompt = match &args.prompt {
+    let engine = Engine::open(&args.model)?;
+    let request = args.decoding.request()?;
+    let (plan, template) = match (&args.tokens, &args.text) {
+        (Some(tokens), _) => {
+            let mask = engine.checkpoint.mask_token()?;
+            (request.plan(&engine.checkpoint)?, Template::of_tokens(tokens.0.clone(), mask)?)
+        }
+        (None, text) => {
+            let text = text_or_stdin(text.as_deref().unwrap_or("-"))?;
+            let plan = request.for_text(&text, &engine.checkpoint)?.plan(&engine.checkpoint)?;
+            (plan, engine.checkpoint.encode_template(&text)?)
+        }
+    };
+    fill_template(engine, &plan, template, args.prompt.as_deref(), args.allow_eos, &args.output)
+}
+
+/// Decodes a template, behind a prompt if there is one, and shows it.
+pub(super) fn fill_template(
+    mut engine: Engine,
+    plan: &Plan,
+    template: Template,
+    prompt: Option<&str>,
+    allow_eos: bool,
+    output: &Output,
+) -> Result<()> {
+    let prompt = match prompt {
         Some(prompt) => engine.checkpoint.encode_prompt(&text_or_stdin(prompt)?, None, false)?,
         None => Vec::new(),
     };
-    let body = match (&args.tokens, &args.text) {
-        (Some(tokens), _) => tokens.0.clone(),
-        (None, text) => engine.checkpoint.encode_with_gaps(&text_or_stdin(text.as_deref().unwrap_or("-"))?)?,
-    };
-    let gap = if args.tokens.is_some() { format!("the mask token, {mask}") } else { GAP.into() };
-    let canvas = Canvas::new([prompt.as_slice(), &body].concat(), mask)
-        .map_err(|error| anyhow!("{error}: write each gap as {gap}"))?;
-    let run = plan.fill(canvas, args.allow_eos, engine.predictor.description())?;
-    let mut job = Job::new(run, prompt.len(), Kind::Fill);
-    let mut show = Show::new(&args.output, 1, &plan, &engine.checkpoint);
+    let template = template.after(&prompt);
+    let run = plan.fill(&template, allow_eos, engine.predictor.description())?;
+    let mut job = Job::new(run, prompt.len(), template.kind());
+    let mut show = Show::new(output, 1, plan, &engine.checkpoint);
     decode(&mut job, engine.predictor.as_mut(), |job| show.step(&[job]))?;
     show.finish(&job)
 }

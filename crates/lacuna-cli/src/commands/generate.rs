@@ -27,6 +27,7 @@ Examples:
   lacuna generate --jsonl prompts.jsonl --format json > runs.jsonl
   lacuna generate --prompt-tokens 1,2,3 --format json
   lacuna generate --json-schema answer.schema.json \"...\"
+  lacuna generate --draft \"3 * 12 = 38\" \"...\"
   lacuna generate --regex '.*#### -?[0-9]+' \"...\"")]
 pub(crate) struct Generate {
     /// Prompts to answer, each on its own; '-' reads one from standard input
@@ -39,8 +40,8 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
     prompt_tokens: Vec<Tokens>,
     /// A file ('-': standard input) with one object a line: {"prompt": TEXT}, {"messages": [{"role", "content"}, ...]} or
-    /// {"prompt_tokens": [...]}; "regex", "choices", "json", "json_schema" or "grammar" constrain its answer; its "id" and all other
-    /// columns come back in the output
+    /// {"prompt_tokens": [...]}; "regex", "choices", "json", "json_schema" or "grammar" constrain its answer, "draft" begins it; its
+    /// "id" and all other columns come back in the output
     #[arg(long, value_name = "FILE")]
     jsonl: Option<PathBuf>,
     /// Give the prompt to the model as it is, without its chat template
@@ -65,15 +66,15 @@ struct Prompt {
     id: Option<Value>,
     columns: Map<String, Value>,
     tokens: Vec<Token>,
-    /// Constraint on its answer.
-    constraint: Params,
+    /// Constraint on its answer, and its draft.
+    own: Params,
     /// Its line or index, if there are others.
     place: String,
 }
 
 impl Prompt {
     fn new(tokens: Vec<Token>) -> Self {
-        Self { id: None, columns: Map::new(), tokens, constraint: Params::new(), place: String::new() }
+        Self { id: None, columns: Map::new(), tokens, own: Params::new(), place: String::new() }
     }
 }
 
@@ -103,10 +104,10 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut jobs = Vec::new();
     for prompt in prompts {
         let model = engine.predictor.description();
-        let run = if prompt.constraint == Params::new() {
+        let run = if prompt.own == Params::new() {
             plan.answer(&prompt.tokens, model)
         } else {
-            let own = Request(prompt.constraint.or(&request)).plan(&engine.checkpoint);
+            let own = Request(prompt.own.or(&request)).plan(&engine.checkpoint);
             own.and_then(|own| own.answer(&prompt.tokens, model))
         };
         let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
@@ -194,7 +195,7 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
 fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
     let unread = |error| anyhow!("it is no prompt object: {error}");
     let mut members: Map<String, Value> = serde_json::from_str(line).map_err(unread)?;
-    let constraint = constraint(&mut members)?;
+    let own = own(&mut members)?;
     let line: Line = serde_json::from_value(Value::Object(members)).map_err(unread)?;
     let tokens = match (line.prompt, line.messages, line.prompt_tokens) {
         (Some(prompt), None, None) => encode(&prompt, args, engine)?,
@@ -209,13 +210,13 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
     if let Some(column) = line.columns.keys().find(|column| Record::FIELDS.contains(&column.as_str())) {
         bail!("its column \"{column}\" is one that the output has, too: give it another name");
     }
-    Ok(Prompt { id: line.id, columns: line.columns, constraint, ..Prompt::new(tokens) })
+    Ok(Prompt { id: line.id, columns: line.columns, own, ..Prompt::new(tokens) })
 }
 
-/// Takes the constraint out of a prompt object. What is a file on the command line is its text here, or the object that it holds.
-fn constraint(members: &mut Map<String, Value>) -> Result<Params> {
+/// Takes the constraint and the draft out of a prompt object. What is a file on the command line is its text here, or the object that it holds.
+fn own(members: &mut Map<String, Value>) -> Result<Params> {
     let mut params = Params::new();
-    for name in CONSTRAINTS {
+    for name in CONSTRAINTS.into_iter().chain(["draft"]) {
         match members.remove(name) {
             None | Some(Value::Null) => {}
             Some(object @ Value::Object(_)) => params.set(name, &object.to_string().as_str().into())?,

@@ -12,6 +12,7 @@ mod probe;
 mod quantize;
 mod replay;
 mod report;
+mod revise;
 #[cfg(feature = "serve")]
 mod serve;
 mod strategies;
@@ -29,6 +30,7 @@ pub(crate) use probe::{Probe, probe};
 pub(crate) use quantize::{Quantize, quantize};
 pub(crate) use replay::{Replay, replay};
 pub(crate) use report::{Report, report};
+pub(crate) use revise::{Revise, revise};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Serve, serve};
 pub(crate) use strategies::strategies;

@@ -216,6 +216,9 @@ class Model:
     ) -> Stream:
         """Fills the gaps of a text step by step, as `fill` does at once."""
 
+    def stream_revise(self, text: str, *, prompt: Any = None, **options: Unpack[Options]) -> Stream:
+        """Looks at a finished text again step by step, as `revise` does at once."""
+
     def advance(self, streams: Sequence[Stream]) -> bool:
         """Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none."""
 
@@ -426,6 +429,14 @@ class Result:
     @property
     def tokens(self) -> list[int]:
         """The generated ids, or for a filled text all ids. What stopped early ends with its end-of-text token."""
+
+    @property
+    def changed(self) -> list[tuple[int, int, int]] | None:
+        """The tokens of the draft that are others now: (position, old token, new token); None if there was no draft."""
+
+    @property
+    def tried(self) -> list[list[tuple[int, float]]]:
+        """For each gap of unknown length, the lengths that were tried, each with its score: the mean of ln p of the most probable tokens."""
 
     @property
     def nfe(self) -> int:

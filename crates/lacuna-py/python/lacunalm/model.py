@@ -290,9 +290,18 @@ class Model(_native.Model):
     ) -> Result:
         """Fills the gaps of a text, in which `<gap:N>` stands for N tokens, or of token ids with masks.
 
-        The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text.
+        The text is the answer to `prompt`, if there is one. With `allow_eos` a gap may end the text. `<gap>` has its length found, up to
+        `max_gap` tokens; the result's `tried` has the lengths and their scores. `<draft>...</draft>` encloses what a revision may change.
         """
         return self.stream_fill(text, prompt=prompt, allow_eos=allow_eos, **options).finish()
+
+    def revise(self, text: str, *, prompt: Prompt | None = None, **options: Unpack[Options]) -> Result:
+        """Looks at a finished text again with a strategy's revision, and changes what the model doubts.
+
+        The text keeps its number of tokens; the result's `changed` says which have changed. With `<draft>...</draft>` in the text, only
+        what they enclose is looked at. The text is the answer to `prompt`, if there is one.
+        """
+        return self.stream_revise(text, prompt=prompt, **options).finish()
 
     async def agenerate(
         self,

@@ -73,7 +73,8 @@ pub(crate) struct CompletionBody {
     prompt: Option<Prompt>,
     /// End of the text: a gap of max_tokens between prompt and suffix is filled.
     suffix: Option<String>,
-    /// A text with gaps, each written <gap:N> for N tokens; it follows the prompt, if there is one.
+    /// A text with gaps, each written <gap:N> for N tokens, or <gap> to have the length found; <draft>…</draft> encloses what a revision
+    /// may change. It follows the prompt, if there is one.
     text: Option<String>,
     /// Upper bound on the tokens of the text. The canvas starts at the model's recommended length and grows while no end comes.
     #[schema(minimum = 1)]
@@ -108,7 +109,8 @@ pub(crate) struct ChatBody {
     /// The chat so far.
     #[schema(min_items = 1)]
     messages: Vec<Message>,
-    /// The answer as a text with gaps, each written <gap:N> for N tokens.
+    /// The answer as a text with gaps, each written <gap:N> for N tokens, or <gap> to have the length found; <draft>…</draft> encloses
+    /// what a revision may change.
     text: Option<String>,
     /// Upper bound on the tokens of the text. The canvas starts at the model's recommended length and grows while no end comes.
     #[schema(minimum = 1)]
@@ -438,6 +440,10 @@ impl Ask {
         }
         if self.offer.is_some() && !matches!(self.goal, Goal::Answer) {
             return Err(ApiError::bad("tools are called by answers, not in texts with gaps").at("tools"));
+        }
+        if self.logprobs && self.request.get("draft").is_some() {
+            let why = "logprobs are told of tokens that are decided, not of a draft: leave out one of them";
+            return Err(ApiError::bad(why).at("logprobs"));
         }
         if self.logprobs && matches!(self.goal, Goal::Gaps(_)) {
             return Err(ApiError::bad("logprobs are told of answers, not of texts with gaps").at("logprobs"));

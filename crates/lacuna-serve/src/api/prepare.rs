@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use lacuna::{Canvas, Error, Run, Token};
-use lacuna_models::{GAP, Kind, Plan, PlanContext, Request, Specials, uses_attention};
+use lacuna::{Error, Run, Token, USUAL_MAX_GAP};
+use lacuna_models::{Kind, Plan, PlanContext, Request, Specials, Template, ends_open, uses_attention};
 
 use super::ApiError;
 use super::body::{Ask, Given, Goal, Prompt};
@@ -38,6 +38,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
         return Err(ApiError::bad(why).at("n"));
     }
     let plan = plan(service, ask, watch)?;
+    let kind = kind_of(&ask.goal);
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
     for prompt in prompts(service, &ask.given)? {
@@ -50,7 +51,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
             let allow_eos = ask.allow_eos || matches!(ask.goal, Goal::Canvas(_));
             let task = Task { plan, start: start.clone(), watch, allow_eos };
             let run = task.run(&service.description)?;
-            let written = run.canvas().gaps().count().max(most);
+            let written = run.canvas().gaps().count().max(most) + found_at_most(&start, &task.plan);
             if written > limits.gen_length {
                 let why = format!("{written} tokens are to be written, but {} is the most", limits.gen_length);
                 return Err(ApiError::bad(why).at("gen_length"));
@@ -58,13 +59,18 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
             let (ends, open_end) = match ask.goal {
                 // A text that meets its constraint is complete.
                 Goal::Answer if prepared.plan.is_constrained() => (service.ends.clone(), Finish::Stop),
-                Goal::Answer | Goal::Canvas(_) => (service.ends.clone(), Finish::Length),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
-                Goal::Gaps(_) => (Vec::new(), Finish::Stop),
+                _ if kind == Kind::Answer => (service.ends.clone(), Finish::Length),
+                _ => (Vec::new(), Finish::Stop),
             };
-            let (region, longest) = match ask.goal {
-                Goal::Answer => (region.start..run.text_end(), region.end.max(region.start.saturating_add(most))),
-                _ => (region.clone(), usize::MAX),
+            let (region, longest) = match &start {
+                Start::Prompt(prompt) => {
+                    (region.start..run.text_end(), region.end.max(prompt.len().saturating_add(most)))
+                }
+                Start::Gaps(template) if template.is_open() => {
+                    (region.start..run.text_end(), (template.tokens.len() - 1).saturating_add(most))
+                }
+                Start::Gaps(_) => (region.clone(), usize::MAX),
             };
             let transcript = Transcript::new(run.canvas().clone(), region, longest, ends, ask.stops.clone(), open_end);
             prepared.prompt_tokens += if choice == 0 { transcript.prompt_tokens() } else { 0 };
@@ -142,7 +148,10 @@ fn with_length(service: &Service, ask: &Ask) -> Result<Request, ApiError> {
 /// The request's plan for this model.
 fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let context = PlanContext::of(&service.checkpoint);
-    let asked = with_length(service, ask)?;
+    let mut asked = with_length(service, ask)?;
+    if let Goal::Gaps(text) = &ask.goal {
+        asked = asked.for_text(text, &service.checkpoint)?;
+    }
     let strategy = asked.strategy_for(&context);
     // Layers may be watched that the order does not use.
     let watched = watch.attention && !uses_attention(strategy);
@@ -180,7 +189,7 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
         let why = "the prompt has the model's mask token in it: leave it out, or write gaps into the field text";
         return Err(ApiError::bad(why).at("prompt"));
     }
-    let (canvas, region) = match goal {
+    let (template, field) = match goal {
         Goal::Answer => return Ok((Start::Prompt(prompt.to_vec()), from..from.saturating_add(plan.gen_length))),
         Goal::Middle(suffix) => {
             if plan.gen_length > context {
@@ -188,32 +197,33 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
             }
             let gap = vec![mask; plan.gen_length];
             let suffix = if suffix.is_empty() { Vec::new() } else { service.text()?.encode(suffix)? };
-            ([prompt, &gap, &suffix].concat(), from..from + plan.gen_length)
+            let region = from..from + plan.gen_length;
+            return Ok((Start::Gaps(Template::of_tokens([prompt, &gap, &suffix].concat(), mask)?), region));
         }
-        Goal::Canvas(tokens) => {
-            let whole = [prompt, tokens].concat();
-            let length = whole.len();
-            (whole, from..length)
-        }
-        Goal::Gaps(text) => {
-            let body = service.checkpoint.encode_with_gaps(text).map_err(|error| ApiError::from(error).at("text"))?;
-            let whole = [prompt, &body].concat();
-            let length = whole.len();
-            (whole, from..length)
-        }
+        Goal::Canvas(tokens) => (Template::of_tokens(tokens.clone(), mask), "canvas"),
+        Goal::Gaps(text) => (service.checkpoint.encode_template(text), "text"),
     };
-    let (how, field) = match goal {
-        Goal::Canvas(_) => (format!("write each open slot as the mask token, {mask}"), "canvas"),
-        _ => (format!("write each gap as {GAP}"), "text"),
-    };
-    let canvas = Canvas::new(canvas, mask).map_err(|error| ApiError::bad(format!("{error}: {how}")).at(field))?;
-    Ok((Start::Gaps(canvas), region))
+    let template = template.map_err(|error| ApiError::from(error).at(field))?.after(prompt);
+    let region = from..template.tokens.len();
+    Ok((Start::Gaps(template), region))
+}
+
+/// Upper bound on the tokens by which gaps of unknown length are longer than the canvas shows.
+fn found_at_most(start: &Start, plan: &Plan) -> usize {
+    match start {
+        Start::Gaps(template) if !template.is_open() => {
+            template.unknown.len() * (plan.params.integer("max_gap").unwrap_or(USUAL_MAX_GAP) - 1)
+        }
+        _ => 0,
+    }
 }
 
 /// The kind of a goal: an answer, or a text with gaps.
 pub(crate) fn kind_of(goal: &Goal) -> Kind {
     match goal {
         Goal::Answer | Goal::Canvas(_) => Kind::Answer,
+        // The model ends a text that is open at its end.
+        Goal::Gaps(text) if ends_open(text) => Kind::Answer,
         Goal::Middle(_) | Goal::Gaps(_) => Kind::Fill,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
-use lacuna::{Canvas, Delta, Pass, Resize, Token, Trace};
+use lacuna::{Canvas, Delta, Pass, Resize, Token, Trace, Tried};
 use lacuna_models::{Detail, Ended, Kind, Moment, Plan, Record, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -83,6 +83,7 @@ pub(crate) struct Cell {
     /// The text it adds; nothing for a mask, and for a token that holds only a part of a character: the token that completes
     /// it has the whole.
     text: String,
+    /// True if it may be written: a mask, or a token of a draft.
     gap: bool,
 }
 
@@ -108,6 +109,10 @@ pub(crate) struct StepEvent {
     /// Change of the canvas's length after that.
     #[schema(required)]
     resized: Option<Resized>,
+    /// Lengths that were tried for a gap of unknown length, each with its score: the mean of ln p of the most probable tokens.
+    #[schema(value_type = Vec<Object>)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tried: Vec<Tried>,
     /// The position and dependency score of everything that was masked before the step, the mean over the watched layers.
     dependency: Vec<(usize, f32)>,
     /// The belief at every slot that was open before the step, if that is watched: position, most probable token, its
@@ -250,7 +255,7 @@ impl Follower {
 
     fn start(&self, exchange: &Exchange) -> Result<Event, ApiError> {
         let tokens = self.canvas.tokens();
-        let texts = spell_all(tokens, |position| self.canvas.is_gap(position), self.service.text()?)?;
+        let texts = spell_all(tokens, |position| self.canvas.is_masked(position), self.service.text()?)?;
         let cell = |((position, &token), text)| Cell { token, text, gap: self.canvas.is_gap(position) };
         let watched = self.plan.options.watch.iter().map(|source| source.layer);
         let layers = self.plan.layers().into_iter().chain(watched).collect();
@@ -287,6 +292,7 @@ impl Follower {
             committed: self.committed(&delta, text)?,
             remasked: delta.reopened.clone(),
             resized: delta.resized.clone().map(Resized::from),
+            tried: delta.tried.clone(),
             dependency,
             texts: self.texts(&slots, text)?,
             beliefs: slots.iter().map(belief).collect(),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lacuna::{Canvas, Delta, Description, Observation, Run, Token};
-use lacuna_models::{Model, Plan};
+use lacuna::{Delta, Description, Observation, Run, Token};
+use lacuna_models::{Model, Plan, Template};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -30,14 +30,14 @@ pub(crate) struct Task {
 #[derive(Clone, Debug)]
 pub(crate) enum Start {
     Prompt(Vec<Token>),
-    Gaps(Canvas),
+    Gaps(Template),
 }
 
 impl Task {
     pub(crate) fn run(&self, model: &Description) -> lacuna::Result<Run> {
         match &self.start {
             Start::Prompt(prompt) => self.plan.answer(prompt, model),
-            Start::Gaps(canvas) => self.plan.fill(canvas.clone(), self.allow_eos, model),
+            Start::Gaps(template) => self.plan.fill(template, self.allow_eos, model),
         }
     }
 }

@@ -121,8 +121,10 @@ pub enum Reads {
 /// A block that begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Masked positions before the block's end.
+    /// Masked positions before the block's end, and those of a draft in it, which may be masked again.
     pub masks: usize,
+    /// Decided positions of a draft in the block.
+    pub drafts: usize,
     /// Length of the block.
     pub length: usize,
     /// Number of blocks that the steps of a schedule are divided by.

@@ -52,6 +52,10 @@ impl Revision for Backtrack {
         Ok(Changes::reopen(lowest(gains, count)))
     }
 
+    fn begins(&self) -> bool {
+        false
+    }
+
     fn settled(&self, _block: &Block) -> usize {
         0
     }

@@ -6,7 +6,8 @@ use crate::pace::{Entry, STEPS, steps_in_block};
 use crate::{Block, Canvas, Commit, Result, Scene, Target};
 
 /// CORE: every few steps of the middle half of a block the decided positions with the smallest margins are masked together in a
-/// second forward pass, and the tokens that it doubts most are replaced by its own.
+/// second forward pass, and the tokens that it doubts most are replaced by its own. A draft is looked at like that before anything is
+/// written, until nothing is replaced, or once for each of its tokens.
 #[derive(Clone, Debug)]
 pub struct Contrast {
     /// Rule for the tokens it doubts.
@@ -20,6 +21,8 @@ pub struct Contrast {
     /// Steps for the whole canvas; one per masked position if not given.
     pub steps: Option<usize>,
     in_block: usize,
+    /// Looks at a draft that are left.
+    looks: usize,
 }
 
 /// A measure of doubt in a token that the second pass did not see.
@@ -76,6 +79,7 @@ pub(super) fn part() -> Part {
             most: given.integer("revise_most"),
             steps: given.optional_integer("steps"),
             in_block: 1,
+            looks: 0,
         }))
     })
     .needs(&[Need::Beliefs])
@@ -85,6 +89,9 @@ pub(super) fn part() -> Part {
 impl Contrast {
     /// True if it revises in this step of a block.
     fn is_due(&self, block: &Block) -> bool {
+        if self.looks > 0 {
+            return true;
+        }
         let share = |part: f64| (part * self.in_block as f64) as usize;
         block.step.is_multiple_of(self.every) && (share(0.25)..share(0.75)).contains(&block.step)
     }
@@ -93,11 +100,21 @@ impl Contrast {
 impl Revision for Contrast {
     fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.in_block = steps_in_block(self.steps, entry)?;
+        self.looks = entry.drafts;
         Ok(())
     }
 
+    fn holds(&self, _canvas: &Canvas, _block: &Block) -> bool {
+        self.looks > 0
+    }
+
+    fn lingers(&self) -> bool {
+        self.looks > 0
+    }
+
     fn rows(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
-        let end = block.range.end.saturating_sub(SPARED).max(block.range.start);
+        let spared = if self.looks > 0 { 0 } else { SPARED };
+        let end = block.range.end.saturating_sub(spared).max(block.range.start);
         let decided = canvas.decided_in(block.range.start..end);
         decided.filter(|_| self.is_due(block)).map(Target::Position).collect()
     }
@@ -124,9 +141,12 @@ impl Revision for Contrast {
                 Doubt::Unlikely => {}
             }
         }
-        let replaced = lowest(doubted, self.most.min(chosen.len())).into_iter();
+        let most = if self.looks > 0 { self.most } else { self.most.min(chosen.len()) };
+        let replaced = lowest(doubted, most).into_iter();
         let edit = |position| Commit::of(position, scene.probed(position).expect("it was probed"));
-        let edited = replaced.map(edit).filter(|edit| edit.token != scene.canvas().tokens()[edit.position]).collect();
+        let changed = |edit: &Commit| edit.token != scene.canvas().tokens()[edit.position];
+        let edited: Vec<Commit> = replaced.map(edit).filter(changed).collect();
+        self.looks = if edited.is_empty() { 0 } else { self.looks.saturating_sub(1) };
         Ok(Changes { edited, reopened: Vec::new() })
     }
 

@@ -58,6 +58,11 @@ pub trait Revision: DynClone + Debug + Send + Sync {
         false
     }
 
+    /// True if it finds something to revise in a text of which nothing is masked.
+    fn begins(&self) -> bool {
+        true
+    }
+
     /// True if it needs shadow rows ([`Scene::support`]).
     fn shadows(&self) -> bool {
         false

@@ -46,13 +46,20 @@ impl Revision for Verify {
         canvas.decided_in(block.range.clone()).map(Target::Shadow).collect()
     }
 
+    /// A draft is verified before anything is written.
+    fn holds(&self, canvas: &Canvas, block: &Block) -> bool {
+        block.step == 0 && canvas.drafts_in(block.range.clone()).next().is_some()
+    }
+
+    /// A step that commits a single token is not verified.
     fn reads_after(&self, chosen: &[usize]) -> bool {
-        chosen.len() > 1
+        chosen.len() != 1
     }
 
     fn revise(&mut self, chosen: &[usize], _filled: bool, scene: &Scene<'_>) -> Result<Changes> {
         let most = std::mem::replace(&mut self.last_chosen, chosen.len()).saturating_sub(1);
-        if !self.reads_after(chosen) {
+        let draft = chosen.is_empty() && self.holds(scene.canvas(), scene.block());
+        if chosen.len() < 2 && !draft {
             return Ok(Changes::default());
         }
         let decided = scene.canvas().decided_in(scene.block().range.clone());
