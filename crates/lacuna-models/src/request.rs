@@ -82,7 +82,7 @@ impl Request {
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
         let mut plain = Self(self.0.filter(|name| name != "draft" && !CONSTRAINTS.contains(&name)));
         let draft = match self.word("draft") {
-            Some("") => return Err(Error::parameter("draft", "", "must have some text")),
+            Some("") => return Err(Error::parameter("draft", "''", "must have some text")),
             Some(text) => {
                 plain = plain.for_draft(checkpoint)?;
                 checkpoint.text().and_then(|codec| codec.encode(text))?

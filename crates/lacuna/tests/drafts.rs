@@ -20,12 +20,16 @@ fn sure() -> Scripted {
 
 /// The strategy with those of some parameters that it uses.
 fn strategy(name: &str, block_length: Option<usize>) -> Strategy {
+    parse(name, block_length).unwrap()
+}
+
+fn parse(name: &str, block_length: Option<usize>) -> lacuna::Result<Strategy> {
     let mut params = Params::new().with("layer", 0usize).unwrap().with("remdm_loops", 8usize).unwrap();
     if let Some(length) = block_length {
         params = params.with("block_length", length).unwrap();
     }
-    let recipe = Recipe::parse(name, &params).unwrap();
-    Strategy::parse(name, &params.filter(|parameter| recipe.uses(parameter))).unwrap()
+    let recipe = Recipe::parse(name, &params)?;
+    Strategy::parse(name, &params.filter(|parameter| recipe.uses(parameter)))
 }
 
 fn run(canvas: Canvas, strategy: Strategy, options: Options, model: &mut dyn Predictor) -> Run {
@@ -40,7 +44,7 @@ fn run(canvas: Canvas, strategy: Strategy, options: Options, model: &mut dyn Pre
 fn revisions_mend_a_draft_and_leave_the_rest_alone() {
     let mut wrong = TRUTH.to_vec();
     (wrong[1], wrong[3], wrong[6]) = (2, 2, 2);
-    for revision in ["verify", "core", "edit", "remdm", "replan", "regroup"] {
+    for revision in ["verify", "core", "edit", "remdm"] {
         for block_length in [None, Some(3)] {
             for draft in [0..8, 2..6] {
                 let case = format!("{revision}, blocks {block_length:?}, draft {draft:?}");
@@ -95,9 +99,12 @@ fn every_revision_ends_on_random_drafts() {
         };
         let mut model = Scripted::new(VOCABULARY, MASK, noise).with_attention(1, |_, _, from, to| (from + to) as f32);
         let revisions = parts(Section::Revision);
-        let revision = revisions[number(0) % revisions.len()].name;
+        let revision = &revisions[number(0) % revisions.len()].name;
         let order = ["dos", "confidence", "random", "left"][number(1) % 4];
         let pace = ["top1", "top3", "eb", "threshold", "schedule", "cumulative"][number(2) % 6];
+        let blocks = [None, Some(1 + number(5) % 5)][number(6) % 2];
+        // What makes no sense is refused.
+        let Ok(strategy) = parse(&format!("{order}+{pace}+{revision}"), blocks) else { continue };
         let length = 4 + number(3) % 12;
         let masked = |at: usize| number(100 + at).is_multiple_of(4);
         let mut tokens: Vec<Token> = (0..length).map(|at| 1 + (number(200 + at) % 11) as Token).collect();
@@ -105,8 +112,7 @@ fn every_revision_ends_on_random_drafts() {
         tokens[length - 1] = MASK;
         let draft = number(4) % (length - 1);
         let canvas = Canvas::with_drafts(tokens.clone(), MASK, &[draft..length - 1]).unwrap();
-        let blocks = [None, Some(1 + number(5) % 5)][number(6) % 2];
-        let run = run(canvas, strategy(&format!("{order}+{pace}+{revision}"), blocks), Options::default(), &mut model);
+        let run = run(canvas, strategy, Options::default(), &mut model);
         assert_eq!(run.canvas().masked().count(), 0);
         let given = (0..draft).filter(|&at| tokens[at] != MASK);
         assert!(given.into_iter().all(|at| run.canvas().tokens()[at] == tokens[at]));
@@ -149,7 +155,7 @@ fn gaps_get_the_lengths_that_the_model_is_surest_of() {
     // 7 canvases for each gap, then a step for each of the 9 masks.
     assert_eq!(runs[0].forwards(), 7 + 7 + 9);
     let json = serde_json::to_string(trace).unwrap();
-    assert_eq!(serde_json::from_str::<lacuna::Trace>(&json).unwrap(), *trace);
+    assert_eq!(serde_json::from_str::<lacuna::Trace>(&json).unwrap().replay(), trace.replay());
 }
 
 #[test]

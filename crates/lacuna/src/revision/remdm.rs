@@ -3,10 +3,11 @@
 use super::{Changes, Ends, Revision, lowest};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
 use crate::pace::Entry;
-use crate::{Block, Canvas, Result, Scene, Target};
+use crate::{Block, Canvas, Result, Scene, Target, Token};
 
 /// Once a share of the block is decided, steps alternate: one reopens the tokens that the model finds least probable, the next
-/// commits; so often, and then the block is finished. This is the deterministic form of ReMDM that PC-Sampler's code has.
+/// commits; so often, and then the block is finished. This is the deterministic form of ReMDM that PC-Sampler's code has. A block with
+/// a draft is finished earlier if it would reopen again what it has just written.
 #[derive(Clone, Debug)]
 pub struct Remdm {
     start: f64,
@@ -14,6 +15,10 @@ pub struct Remdm {
     loops: usize,
     left: usize,
     phase: Phase,
+    /// True if the block has a draft.
+    drafted: bool,
+    /// Positions that were reopened last, and their tokens.
+    last: Vec<(usize, Token)>,
 }
 
 /// A phase of a block.
@@ -58,14 +63,19 @@ pub(super) fn part() -> Part {
 impl Remdm {
     /// Reopens `count` tokens `loops` times, once a share `start` of the block is decided.
     pub fn new(start: f64, count: usize, loops: usize) -> Self {
-        Self { start, count, loops, left: loops, phase: Phase::Fill }
+        Self { start, count, loops, left: loops, phase: Phase::Fill, drafted: false, last: Vec::new() }
     }
 }
 
 impl Revision for Remdm {
-    fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
-        (self.left, self.phase) = (self.loops, Phase::Fill);
+    fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
+        (self.left, self.phase, self.drafted) = (self.loops, Phase::Fill, entry.drafts > 0);
+        self.last.clear();
         Ok(())
+    }
+
+    fn lingers(&self) -> bool {
+        self.drafted && self.left > 0
     }
 
     fn holds(&self, canvas: &Canvas, block: &Block) -> bool {
@@ -93,7 +103,14 @@ impl Revision for Remdm {
         self.phase = Phase::Commit;
         let decided = scene.canvas().decided_in(scene.block().range.clone());
         let own = decided.map(|position| (position, scene.own_probability(position)));
-        Ok(Changes::reopen(lowest(own.collect(), self.count)))
+        let reopened = lowest(own.collect(), self.count);
+        let tokens = reopened.iter().map(|&position| (position, scene.canvas().tokens()[position])).collect();
+        let before = std::mem::replace(&mut self.last, tokens);
+        if self.drafted && self.last == before {
+            self.left = 0;
+            return Ok(Changes::default());
+        }
+        Ok(Changes::reopen(reopened))
     }
 
     fn settled(&self, block: &Block) -> usize {
