@@ -138,9 +138,27 @@ fn probes_and_gaps() {
         let line = complaint(lacuna(&[arguments, &["--model", &tiny]].concat()));
         assert!(line.contains(expected), "{arguments:?}: {line}");
     }
-    for text in ["a <gap> b", "a <gap:0> b", "a <gap:x> b", "a <gap:3", "no gap at all"] {
+    for text in ["a <gap:0> b", "a <gap:x> b", "a <gap:3", "no gap at all"] {
         let line = complaint(lacuna(&["fill", text]));
         assert!(line.contains("<gap:N>"), "{text}: {line}");
+    }
+    let cases: [(&[&str], &str); 12] = [
+        (&["fill", "a <draft>b"], "a draft does not end"),
+        (&["fill", "a</draft> b"], "no draft has begun"),
+        (&["fill", "<draft>a <gap> b</draft>"], "a draft has no gaps in it"),
+        (&["fill", "a <gap> b <gap>"], "goes with no other gap"),
+        (&["fill", "a <gap:2> b", "--max-gap", "3"], "--max-gap has no effect"),
+        (&["fill", "a <gap> b", "--max-gap", "0"], "from 1 to 128"),
+        (&["fill", "a <gap> b", "--regex", "[0-9]{30}"], "--max-gap is 16, but it must be at least 30"),
+        (&["fill", "a <gap> b <gap> c", "--regex", "[0-9]+"], "one gap of unknown length"),
+        (&["revise", ""], "the text is empty"),
+        (&["revise", "abc", "--strategy", "dos+eb"], "only a revision reopens a draft"),
+        (&["revise", "abc", "--regex", "[0-9]+"], "the draft does not meet the constraint"),
+        (&["generate", "abc", "--gen-length", "2", "--draft", "24 - 9 = 13"], "the tokens of the draft"),
+    ];
+    for (arguments, expected) in cases {
+        let line = complaint(lacuna(arguments));
+        assert!(line.contains(expected), "{arguments:?}: {line}");
     }
 }
 

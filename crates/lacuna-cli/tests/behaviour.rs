@@ -89,6 +89,48 @@ fn answers_keep_to_their_constraint() {
     assert_eq!(text(2), stdout(lacuna(&["generate", QUESTION, "--gen-length", "32"])).trim_end());
 }
 
+const PENS: &str = "Sara has 24 pens and gives 9 away. How many are left?";
+
+#[test]
+fn a_finished_text_is_revised_and_the_record_says_what_changed() {
+    let wrong = "24 - 9 = 13\n#### 15";
+    let revised = objects(lacuna(&["revise", wrong, "--prompt", PENS, "--format", "json"])).remove(0);
+    assert_eq!(revised["text"], "24 - 9 = 15\n#### 15");
+    let changed = revised["changed"].as_array().unwrap();
+    assert_eq!(changed.len(), 1);
+    let position = changed[0][0].as_u64().unwrap() as usize;
+    assert_eq!(revised["canvas"][position], changed[0][1]);
+    assert_eq!(revised["tokens"][position - revised["prompt_tokens"].as_u64().unwrap() as usize], changed[0][2]);
+    let replayed = stdout(lacuna_with(&["replay", "-"], &revised.to_string()));
+    assert_eq!(replayed.trim_end(), "24 - 9 = 15\n#### 15");
+    // What is no draft stays, right or wrong.
+    let kept = "24 - 9 = 13\n#### <draft>15</draft>";
+    assert!(stdout(lacuna(&["revise", kept, "--prompt", PENS])).starts_with("24 - 9 = 13\n"));
+    // An answer may begin with a draft.
+    let given = ["generate", PENS, "--draft", "24 - 9 = 13", "--gen-length", "32"];
+    assert_eq!(stdout(lacuna(&given)).trim_end(), "24 - 9 = 15\n#### 15");
+}
+
+#[test]
+fn a_gap_of_unknown_length_finds_it() {
+    let text = "Sara still has<gap> = 15 pens.";
+    let filled = objects(lacuna(&["fill", text, "--prompt", PENS, "--max-gap", "8", "--format", "json"])).remove(0);
+    assert_eq!(filled["text"], "Sara still has 24 - 9 = 15 pens.");
+    let tried = filled["steps"][0]["tried"].as_array().unwrap();
+    assert_eq!(
+        tried.iter().map(|tried| tried["length"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7, 8]
+    );
+    let score = |tried: &&Value| tried["score"].as_f64().unwrap();
+    let best = tried.iter().max_by(|a, b| score(a).total_cmp(&score(b))).unwrap();
+    let added = filled["steps"][0]["resized"]["tokens"].as_array().unwrap().len();
+    assert_eq!(best["length"].as_u64().unwrap() as usize, added + 1);
+    let replayed = stdout(lacuna_with(&["replay", "-"], &filled.to_string()));
+    assert_eq!(replayed.trim_end(), "Sara still has 24 - 9 = 15 pens.");
+    // At the end of a text the model says where it ends.
+    assert_eq!(stdout(lacuna(&["fill", "24<gap>", "--prompt", PENS])).trim_end(), "24 - 9 = 15\n#### 15");
+}
+
 #[test]
 fn constraints_that_cannot_be_kept_are_refused() {
     for (arguments, message) in [

@@ -138,6 +138,20 @@ class Stream(EngineCase):
 
 
 class Fill(EngineCase):
+    def test_texts_are_revised_and_lengths_found(self):
+        question = "Sara has 24 pens and gives 9 away. How many are left?"
+        revised = self.model.revise("24 - 9 = 13\n#### 15", prompt=question)
+        self.assertEqual(revised.text, "24 - 9 = 15\n#### 15")
+        self.assertEqual(len(revised.changed), 1)
+        self.assertIsNone(self.model.generate(question, gen_length=16).changed)
+        drafted = self.model.generate(question, draft="24 - 9 = 13", gen_length=32)
+        self.assertEqual(drafted.text, "24 - 9 = 15\n#### 15")
+        found = self.model.fill("Sara still has<gap> = 15 pens.", prompt=question, max_gap=8)
+        self.assertEqual(found.text, "Sara still has 24 - 9 = 15 pens.")
+        self.assertEqual([length for length, _ in found.tried[0]], list(range(1, 9)))
+        with self.assertRaisesRegex(ValueError, "only a revision reopens a draft"):
+            self.model.revise("24", strategy="dos+eb")
+
     def test_gaps_are_filled_and_the_rest_stays(self):
         result = self.model.fill("Sara still has <gap:5> = 15 pens.", prompt=PROMPT)
         self.assertRegex(result.text, r"^Sara still has .* = 15 pens\.$")

@@ -168,6 +168,21 @@ async fn gaps_are_filled_between_prompt_and_suffix_and_in_texts() {
     assert!(filled.starts_with("Sara still has ") && filled.ends_with(" = 15 pens."), "{filled}");
     assert_eq!(body["usage"]["completion_tokens"], 5);
 
+    // Lengths are found, whether the text is streamed or not.
+    let found = json!({"text": "Sara still has<gap> = 15 pens.", "max_gap": 8});
+    let body = ask(&router, CHAT, chat(prompt, &found)).await.json();
+    assert_eq!(body["choices"][0]["message"]["content"], "Sara still has 24 - 9 = 15 pens.");
+    assert_eq!(body["usage"]["completion_tokens"], 6);
+    let body = ask(&router, CHAT, chat(prompt, &json!({"text": "24<gap>"}))).await.json();
+    assert_eq!(body["choices"][0]["message"]["content"], "24 - 9 = 15\n#### 15");
+    // Drafts in texts, and at the beginning of answers.
+    for extra in
+        [json!({"text": "<draft>24 - 9 = 13</draft>\n#### 15"}), json!({"draft": "24 - 9 = 13", "gen_length": 32})]
+    {
+        let body = ask(&router, CHAT, chat(prompt, &extra)).await.json();
+        assert_eq!(body["choices"][0]["message"]["content"], "24 - 9 = 15\n#### 15", "{extra}");
+    }
+
     let body = ask(&router, COMPLETIONS, json!({"text": "def square(x):<gap:8>x * x", "echo": true})).await.json();
     assert!(body["choices"][0]["text"].as_str().unwrap().starts_with("def square(x):"), "{body}");
 }

@@ -16,6 +16,11 @@ class Seedless(TypedDict, total=False):
     gen_length: int | None
     """exact number of masked positions to decode; with length daedal the number at the start. It must be a whole
     number from 1 to 16777216. Default: the model's own, else 128."""
+    draft: str | None
+    """text that the answer begins with, which a revision may change. It must be a text. Default: none."""
+    max_gap: int | None
+    """most tokens of a gap of unknown length, written <gap>. It must be a whole number from 1 to 128. Default:
+    16."""
     window: str | None
     """which masked positions may be filled now. It must be one of blocks, causal-blocks, sub-blocks, sliding.
     Default: blocks."""
