@@ -1,12 +1,8 @@
 //! Every target on seeded mutations of valid inputs. `FUZZ_ROUNDS=100000 cargo test -p lacuna-fuzz` tries more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
 use lacuna_fuzz::{Mutator, TARGETS, Target};
-
-/// The most that one input may take, with room for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn target(name: &str) -> &'static Target {
     TARGETS.iter().find(|target| target.name == name).unwrap()
@@ -22,11 +18,9 @@ fn smoke(name: &str, rounds: usize) {
     let mut mutator = Mutator::new(1);
     for round in 0..rounds {
         let input = mutator.mutate(&seeds);
-        let start = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
         let shown = String::from_utf8_lossy(&input[..input.len().min(4000)]).into_owned();
         assert!(outcome.is_ok(), "{name}: round {round} panics on {shown}");
-        assert!(start.elapsed() < PATIENCE, "{name}: round {round} takes {:?} for {shown}", start.elapsed());
     }
 }
 
