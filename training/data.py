@@ -68,7 +68,6 @@ def write_part(job):
     """Generates and tokenizes one part: all sequences back to back, and the lengths of their two halves."""
     # Held-out problems are made without them.
     import numpy as np
-
     from tokenizer import Encoder
 
     kind, out, seed, words_share, folder = job

@@ -19,8 +19,8 @@ fn smoke(name: &str, rounds: usize) {
     for round in 0..rounds {
         let input = mutator.mutate(&seeds);
         let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
-        let shown = String::from_utf8_lossy(&input[..input.len().min(4000)]).into_owned();
-        assert!(outcome.is_ok(), "{name}: round {round} panics on {shown}");
+        let shown = &input[..input.len().min(4000)];
+        assert!(outcome.is_ok(), "{name}: round {round} panics on {}", String::from_utf8_lossy(shown));
     }
 }
 

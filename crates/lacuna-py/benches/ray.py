@@ -12,10 +12,9 @@ import tempfile
 import threading
 import time
 
+import lacunalm.ray
 import ray
 from ray.cluster_utils import Cluster
-
-import lacunalm.ray
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
 OPTIONS = {"gen_length": 32, "strategy": "dos+eb"}
@@ -70,7 +69,16 @@ def main():
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     cores = os.cpu_count() or 1
 
-    command = [sys.executable, "-m", "lacunalm", "generate", "--jsonl", str(folder / "prompts.jsonl"), "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "lacunalm",
+        "generate",
+        "--jsonl",
+        str(folder / "prompts.jsonl"),
+        "--device",
+        "cpu",
+    ]
     command += ["--batch", str(BATCH), "--threads", str(cores), "--format", "json", "--strategy", OPTIONS["strategy"]]
     command += ["--gen-length", str(OPTIONS["gen_length"])]
     with Clock() as alone:

@@ -4,10 +4,9 @@ The transformer is tiny and its weights are random, so it says nothing; it is he
 `confidence` and its kin that is the logits, for `dos` also the attention of one layer.
 """
 
+import lacunalm as lacuna
 import torch
 from torch import nn
-
-import lacunalm as lacuna
 
 VOCABULARY, MASK, END = 128, 127, 126
 WIDTH, HEADS, LAYERS = 64, 4, 6

@@ -10,11 +10,10 @@ import time
 import unittest
 from contextlib import contextmanager
 
-import ray
-from ray.cluster_utils import Cluster
-
 import lacunalm as lacuna
 import lacunalm.ray
+import ray
+from ray.cluster_utils import Cluster
 
 PROMPTS = [
     f"Tom has {a} boxes with {b} apples each. How many apples are there?" for a in range(2, 8) for b in range(2, 18)
