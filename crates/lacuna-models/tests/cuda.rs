@@ -26,6 +26,7 @@ use safetensors::tensor::TensorView;
 
 const BOTH: [Precision; 2] = [Precision::F32, Precision::Bf16];
 const FP8: [Precision; 1] = [Precision::Fp8];
+const INT4: [Precision; 1] = [Precision::Int4];
 
 fn on_gpu(checkpoint: &Checkpoint, precision: Precision) -> Box<dyn Model> {
     Box::new(CudaPredictor::load(checkpoint, Some(precision)).unwrap())
@@ -276,6 +277,33 @@ with! { gpu:
         assert!(refused.contains("outside the vocabulary (0..512)"), "{refused}");
     }
 
+    fn reading_in_pieces_is_reading_at_once_in_int4() {
+        promises::reading_in_pieces_is_reading_at_once(on_gpu, &INT4);
+    }
+
+    fn a_batch_is_each_view_alone_in_int4() {
+        promises::a_batch_is_each_view_alone(on_gpu, &INT4);
+    }
+
+    fn where_nothing_has_changed_a_cache_changes_no_bit_in_int4() {
+        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &INT4);
+    }
+
+    /// The CPU rounds activations and both tables to 8 bits, too.
+    fn int4_on_the_gpu_is_near_int4_on_the_cpu() {
+        for name in MODELS {
+            let (checkpoint, tokens) = (tiny(name), long(40));
+            let logits = |mut model: Box<dyn Model>| {
+                model.observe(&[view(&tokens)]).unwrap();
+                model.logits(0).unwrap().concat()
+            };
+            let [exact, cpu] = [Precision::F32, Precision::Int4].map(|precision| logits(on_cpu(&checkpoint, precision)));
+            let gpu = logits(on_gpu(&checkpoint, Precision::Int4));
+            let (apart, off) = (relative(&gpu, &cpu), relative(&gpu, &exact));
+            assert!(apart < off && off > 1e-3, "{name}: {apart:.4} from the CPU, {off:.4} from f32");
+        }
+    }
+
     fn every_kernel_gives_what_its_scalar_twin_gives() {
         for (_, name) in check::names().into_iter().filter(|(device, _)| *device == "cuda") {
             match check::run("cuda", name, false) {
@@ -485,7 +513,7 @@ fn what_the_gpu_does_not_have_is_refused_and_auto_finds_another_way() {
     assert!(
         refused
             .to_string()
-            .starts_with("int8 is not supported on CUDA yet: use precision bf16 or precision fp8 or device cpu"),
+            .starts_with("int8 is not supported on CUDA yet: use precision bf16 or precision int4 or device cpu"),
         "{refused}"
     );
     let model = lacuna_models::load(&checkpoint, Some(Precision::Int8), &Device::Auto).unwrap();

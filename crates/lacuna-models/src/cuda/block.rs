@@ -117,7 +117,7 @@ impl<'a> Computation<'a> {
         let input = self.activations.input.all();
         self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input))?;
         let Part { rows: Operand::Elements(weights), k, .. } = self.weights.head.all() else {
-            unreachable!("the vocabulary projection is not in fp8")
+            unreachable!("the vocabulary projection has 16 bits")
         };
         // SAFETY: the caller's promise.
         unsafe { self.machine.kernels.project(input, weights, k, reading) }
@@ -226,7 +226,7 @@ impl<'a> Computation<'a> {
     fn multiply(&mut self, m: usize, part: Part<'_>, output: Output<'_>) -> Result<()> {
         let Part { rows: weights, n, k } = part;
         let input = match weights {
-            Operand::Elements(_) => Operand::Elements(self.activations.input.all()),
+            Operand::Elements(_) | Operand::Int4(_) => Operand::Elements(self.activations.input.all()),
             Operand::Fp8(_) => self.activations.block_input(),
         };
         let Machine { kernels, products } = &mut *self.machine;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::buffer::{Buffer, DeviceSlice};
 use super::fp8::{Fp8Rows, Fp8Slice};
 use super::gpu::Gpu;
+use super::int4::{Int4Rows, Int4Slice};
 use super::kernel::{Element, In, Out, Untyped};
 use crate::{Precision, Result};
 
@@ -94,6 +95,8 @@ impl<'a> ElementSlice<'a> {
 pub(crate) enum Operand<'a> {
     Elements(ElementSlice<'a>),
     Fp8(Fp8Slice<'a>),
+    /// Weights alone.
+    Int4(Int4Slice<'a>),
 }
 
 impl Operand<'_> {
@@ -102,6 +105,7 @@ impl Operand<'_> {
         match self {
             Self::Elements(elements) => rows * width <= elements.len(),
             Self::Fp8(Fp8Slice { values, scales }) => rows * width <= values.len() && rows <= scales.len(),
+            Self::Int4(slice) => slice.holds(rows, width),
         }
     }
 }
@@ -152,6 +156,7 @@ pub(crate) struct Matrix {
 pub(crate) enum Contents {
     Elements(Elements),
     Fp8(Fp8Rows),
+    Int4(Int4Rows),
 }
 
 /// Some rows of a weight matrix.
@@ -173,6 +178,7 @@ impl Matrix {
         let rows = match &self.contents {
             Contents::Elements(elements) => Operand::Elements(elements.all().slice(first * k..(first + n) * k)),
             Contents::Fp8(rows) => Operand::Fp8(rows.rows(first..first + n, k)),
+            Contents::Int4(rows) => Operand::Int4(rows.rows(first..first + n, k)),
         };
         Part { rows, n, k }
     }

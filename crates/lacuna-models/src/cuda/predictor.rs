@@ -51,12 +51,16 @@ impl CudaPredictor {
     /// Loads the weights onto the GPU with this number.
     pub fn load_onto(number: usize, checkpoint: &Checkpoint, precision: Option<Precision>) -> Result<Self> {
         let precision = precision.unwrap_or(checkpoint.own_precision());
-        if matches!(precision, Precision::Int8 | Precision::Int4) {
-            let advice = [("precision", "bf16"), ("precision", "fp8"), ("device", "cpu")];
+        if precision == Precision::Int8 {
+            let advice = [("precision", "bf16"), ("precision", "int4"), ("device", "cpu")];
             let advice = advice.map(|(parameter, value)| Advice::new(parameter, value)).to_vec();
             return Err(Error::NotOnGpu { what: precision.name().to_string(), advice });
         }
         let architecture = checkpoint.architecture();
+        if precision == Precision::Int4 && architecture.experts().is_some() {
+            let advice = vec![Advice::new("precision", "bf16")];
+            return Err(Error::NotOnGpu { what: "a mixture of experts in int4".to_string(), advice });
+        }
         let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open(number)?;
         gpu.bind()?;
@@ -113,7 +117,7 @@ fn fits(checkpoint: &Checkpoint, precision: Precision, gpu: &str, free: usize, f
     if needed(precision) <= free {
         return Ok(());
     }
-    let smaller = [(Precision::Bf16, true), (Precision::Fp8, fp8)];
+    let smaller = [(Precision::Bf16, true), (Precision::Fp8, fp8), (Precision::Int4, true)];
     let (advice, effect) = match smaller.into_iter().find(|&(smaller, possible)| possible && needed(smaller) <= free) {
         Some((smaller, _)) => {
             (Advice::new("precision", smaller.name()), format!("would take {}", amount(needed(smaller))))
@@ -248,10 +252,18 @@ mod tests {
         assert!(halved.contains("in f32 needs 33.") && halved.contains("a GPU has 24.0 GB free"), "{halved}");
         assert!(halved.ends_with("precision bf16 would take 17.1 GB"), "{halved}");
         let refused = refusal(Precision::Bf16, 12_000_000_000, false).unwrap();
-        assert!(refused.contains("in bf16 needs 17.1 GB") && refused.contains("device cpu"), "{refused}");
+        assert!(
+            refused.contains("in bf16 needs 17.1 GB") && refused.contains("precision int4 would take"),
+            "{refused}"
+        );
         let halved = refusal(Precision::Bf16, 12_000_000_000, true).unwrap();
         assert!(halved.ends_with("precision fp8 would take 10.1 GB"), "{halved}");
         let refused = refusal(Precision::Fp8, 8_000_000_000, true).unwrap();
-        assert!(refused.contains("in fp8 needs 10.1 GB") && refused.contains("device cpu"), "{refused}");
+        assert!(
+            refused.contains("in fp8 needs 10.1 GB") && refused.contains("precision int4 would take 6."),
+            "{refused}"
+        );
+        let refused = refusal(Precision::Int4, 5_000_000_000, true).unwrap();
+        assert!(refused.contains("in int4 needs 6.") && refused.contains("device cpu"), "{refused}");
     }
 }

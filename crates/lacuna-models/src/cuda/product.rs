@@ -1,4 +1,4 @@
-//! Matrix products: cublasLt's in bf16 and fp8, our own in f32 and where the sizes are odd.
+//! Matrix products: cublasLt's in bf16 and fp8, our own in f32, with int4 weights and where the sizes are odd.
 //!
 //! An output of a product must not depend on the rows that are computed with it. So no algorithm may split the sum over k
 //! (none gets the memory to do so), and of those that remain all add in the same order: for large products, where several are
@@ -71,6 +71,9 @@ impl Products {
 
     /// Computes a product.
     pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors<'_>) -> Result<()> {
+        if let Operand::Int4(_) = factors.weights {
+            return kernels.product_int4(factors);
+        }
         let Some(handle) = &self.handle else { return kernels.product(factors) };
         let form = Form::of(&factors);
         if !self.plans.contains_key(&form) {
@@ -270,6 +273,7 @@ impl Plan {
         let address = |operand| match operand {
             Operand::Elements(elements) => elements.address(),
             Operand::Fp8(rows) => rows.values.address(),
+            Operand::Int4(_) => unreachable!("products with int4 weights are our own"),
         };
         let (input, weights, output) = (address(factors.input), address(factors.weights), factors.output.address());
         // SAFETY: the layouts are those of the form, for which the matrices are large enough, and the algorithm needs no

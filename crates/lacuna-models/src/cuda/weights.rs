@@ -8,13 +8,14 @@ use super::buffer::Buffer;
 use super::experts::Experts;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
+use super::int4::Int4Rows;
 use super::kernel::{Kernels, NoiseCall, Source, Table};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
 use crate::checkpoint::{Numbers, Tensor};
 use crate::weight::{Mlp, Role};
-use crate::{Attention, Checkpoint, FeedForward, Precision, Result, architecture};
+use crate::{Attention, Checkpoint, FeedForward, Precision, Result, WeightFormat, architecture};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -79,7 +80,15 @@ impl Weights {
 
     /// Bytes that the weights of a model take.
     pub(crate) fn bytes(checkpoint: &Checkpoint, precision: Precision) -> usize {
-        checkpoint.architecture().weight_bytes(precision, checkpoint.embedding_format(precision))
+        let architecture = checkpoint.architecture();
+        if precision != Precision::Int4 {
+            return architecture.weight_bytes(precision, checkpoint.embedding_format(precision));
+        }
+        // Unlike the CPU the GPU keeps both tables in 16 bits.
+        let head = architecture.weight(Role::Head, 0);
+        let bytes = |format: WeightFormat| head.rows.len() * format.row_bytes(head.columns());
+        let int8 = architecture.weight_bytes(precision, checkpoint.embedding_format(Precision::Bf16));
+        int8 - bytes(WeightFormat::Int8) + bytes(WeightFormat::Bf16)
     }
 }
 
@@ -173,12 +182,22 @@ impl<'a> Loader<'a> {
         Ok(elements)
     }
 
-    /// A matrix of a block, in fp8 if that is the precision.
+    /// A matrix of a block, in fp8 or int4 if that is the precision.
     fn block_matrix(&mut self, tensors: Vec<Tensor<'_>>) -> Result<Matrix> {
-        if self.precision != Precision::Fp8 {
-            return self.matrix(tensors);
-        }
         let (n, k) = stacked(&tensors);
+        match self.precision {
+            Precision::Fp8 => {}
+            Precision::Int4 => {
+                let rows = Int4Rows::new(self.gpu, n, k)?;
+                let mut first = 0;
+                for tensor in &tensors {
+                    rows.load(first, tensor)?;
+                    first += tensor.rows();
+                }
+                return Ok(Matrix { contents: Contents::Int4(rows), n, k });
+            }
+            _ => return self.matrix(tensors),
+        }
         let quantized = Fp8Rows::new(self.gpu, n, k)?;
         let mut first = 0;
         for tensor in &tensors {
@@ -207,7 +226,7 @@ impl<'a> Loader<'a> {
     }
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
-        let narrow = matches!(tensor.numbers(), Numbers::Bf16 | Numbers::Quantized(_));
+        let narrow = !matches!(tensor.numbers(), Numbers::F32 | Numbers::F16);
         let is_bf16 = narrow && self.precision != Precision::F32;
         let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
         let target = match is_bf16 {

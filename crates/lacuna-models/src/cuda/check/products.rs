@@ -5,8 +5,10 @@ use std::rc::Rc;
 use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
+use crate::cuda::int4::Int4Rows;
 use crate::cuda::kernel::{Factors, Output, to_u32};
 use crate::cuda::matrix::Operand;
+use crate::int4::{self, GROUP, Group};
 
 pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (m, n, k) = (size.of([1, 65, 17], 640), size.of([1, 3, 131], 4096), size.of([1, 33, 130], 4096));
@@ -38,6 +40,43 @@ pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         tolerance: 1e-5,
         scale: Scale::Largest,
         bytes: ((m + n) * k * lab.size() + 2 * m * n * 4) as f64,
+        operations: 2.0 * (m * n * k) as f64,
+    })
+}
+
+pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let (m, n, k) = (size.of([1, 65, 17], 32), size.of([1, 70, 131], 4096), size.of([1, 520, 1100], 4096));
+    let ((input, rows), weights) = (lab.elements(&noise(1, m * k))?, noise(2, n * k));
+    let packed = Int4Rows::of(&lab.gpu, k, &weights)?;
+    let output = Rc::new(lab.buffer(&noise(3, m * n))?);
+    let (its, target) = (lab.clone(), output.clone());
+    let launch = move || {
+        let (input, weights) = (Operand::Elements(input.all()), Operand::Int4(packed.rows(0..n, k)));
+        let output = Output::F32 { values: target.all(), add: false };
+        its.kernels.product_int4(Factors { m, n, k, input, weights, output })
+    };
+    let its = lab.clone();
+    let exact = move || {
+        let mut columns = Vec::with_capacity(n * k);
+        for row in weights.chunks_exact(k) {
+            let (mut groups, mut values) = (vec![Group::default(); int4::groups(k)], vec![0; k]);
+            let unit = int4::choose(row, &mut groups);
+            int4::round(row, unit, &groups, &mut values);
+            let weight = |(k, &value): (usize, &u8)| f64::from(groups[k / GROUP].units(value)) * f64::from(unit);
+            columns.extend(values.iter().enumerate().map(weight));
+        }
+        let sum = |i: usize| -> f64 {
+            rows[i / n * k..][..k].iter().zip(&columns[i % n * k..][..k]).map(|(a, b)| a * b).sum()
+        };
+        Ok((0..m * n).map(sum).collect())
+    };
+    Ok(Case {
+        launch: Box::new(launch),
+        found: Box::new(move || Ok(wide(&its.read(&output)?))),
+        exact: Box::new(exact),
+        tolerance: 1e-5,
+        scale: Scale::Largest,
+        bytes: (m * k * lab.size() + n * k * 17 / 32 + m * n * 4) as f64,
         operations: 2.0 * (m * n * k) as f64,
     })
 }

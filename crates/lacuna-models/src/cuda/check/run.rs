@@ -16,7 +16,7 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 30] = [
+const KERNELS: [(&str, MakeCase); 31] = [
     ("embed", rows::embed),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
@@ -27,6 +27,7 @@ const KERNELS: [(&str, MakeCase); 30] = [
     ("silu_times_fp8", rows::silu_times_fp8),
     ("quantize", rows::quantize),
     ("product", products::product),
+    ("product_int4", products::product_int4),
     ("compare", products::compare),
     ("ceiling", products::ceiling),
     ("attention", attention::attention),

@@ -8,6 +8,7 @@ mod attention;
 mod belief;
 mod experts;
 mod fp8;
+mod int4;
 mod matrices;
 mod product;
 mod projection;

@@ -9,6 +9,9 @@ use super::structs::{Element, In, Out, Untyped, c_structs, to_u32};
 use super::table::{Grid, Kernels};
 use crate::Result;
 
+/// The reason that no row is written in int4.
+const NO_INT4: &str = "weights alone are in int4";
+
 c_structs! {
     struct Embedding {
         /// `[token][width]`, bf16 or f32.
@@ -212,6 +215,7 @@ impl Kernels {
                 assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
                 (&self.functions.rms_norm_fp8, THREADS, Out::at(values.address()), scales.into())
             }
+            Operand::Int4(_) => unreachable!("{NO_INT4}"),
         };
         let argument = Norm {
             input: input.into(),
@@ -285,6 +289,7 @@ impl Kernels {
                 assert!(width.is_multiple_of(4), "rows in fp8 are written four values at a time");
                 (&self.functions.silu_times_fp8, Grid::of(rows, THREADS), Out::at(values.address()), scales.into())
             }
+            Operand::Int4(_) => unreachable!("{NO_INT4}"),
         };
         // SAFETY: a block reads and writes its own row, which the assertion made sure of.
         unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, width: to_u32(width) }) }

@@ -1,13 +1,16 @@
 //! The text that nvrtc compiles: the shared structs and constants, then the kernels.
 
-use super::{attention, belief, experts, fp8, matrices, product, projection, rows, scores, structs, table, weights};
+use super::{
+    attention, belief, experts, fp8, int4, matrices, product, projection, rows, scores, structs, table, weights,
+};
 
 /// The kernels, in the order in which they need each other.
-const KERNELS: [&str; 13] = [
+const KERNELS: [&str; 14] = [
     include_str!("rows.cu"),
     include_str!("fp8.cu"),
     include_str!("product.cu"),
     include_str!("tensor.cu"),
+    include_str!("int4.cu"),
     include_str!("attention_tiles.cu"),
     include_str!("attention.cu"),
     include_str!("matrices.cu"),
@@ -25,6 +28,7 @@ pub(crate) fn source() -> String {
         rows::declarations(),
         fp8::declarations(),
         product::declarations(),
+        int4::declarations(),
         attention::declarations(),
         matrices::declarations(),
         scores::declarations(),
@@ -41,6 +45,7 @@ pub(crate) fn source() -> String {
         ("RULE_SURPRISAL", scores::SURPRISAL),
         ("RULE_SPARE_LARGEST", scores::SPARE_LARGEST),
         ("ROUND_GROWTH", structs::to_u32(scores::ROUND_GROWTH)),
+        ("INT4_TILE", structs::to_u32(int4::TILE)),
         ("PRODUCT_TILE", structs::to_u32(product::TILE)),
         ("PROJECTION_TILE", structs::to_u32(projection::TILE)),
         ("EXPERT_ROWS", structs::to_u32(experts::ROWS)),

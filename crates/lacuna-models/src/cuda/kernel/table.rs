@@ -15,6 +15,7 @@ use super::attention::Attention;
 use super::belief::{Continue, Reading};
 use super::experts::{Choice, Combination, ExpertProduct, Grouping, Routing};
 use super::fp8::Quantization;
+use super::int4::Int4Product;
 use super::matrices::Matrices;
 use super::product::{Ceiling, Comparison, Product};
 use super::projection::Projection;
@@ -111,6 +112,7 @@ kernels! {
     silu_times_fp8: Gate,
     quantize: Quantization,
     product: Product,
+    product_int4: Int4Product,
     compare: Comparison,
     ceiling: Ceiling,
     attention: Attention,
@@ -180,6 +182,7 @@ impl Kernels {
         for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
             kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
         }
+        self.functions.product_int4.allow_shared(super::int4::shared(self.variant.bf16))?;
         let shared = super::projection::shared(self.variant.bf16);
         self.functions.project.allow_shared(shared)?;
         self.functions.expert_gate_up.allow_shared(shared)?;
