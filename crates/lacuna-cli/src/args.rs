@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "serve")]
 use crate::commands::Serve;
 use crate::commands::{
-    Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Quantize, Replay, Report, Revise, Tune,
+    Bench, Compare, Diff, Eval, Fill, Generate, Grade, Inspect, Probe, Quantize, Replay, Report, Revise, Score, Tune,
 };
 
 /// lacuna fills the gaps: inference for masked diffusion language models (LLaDA, Dream and their kin).
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Print what the model sees: logits and dependency scores for a canvas
     Probe(Probe),
+    /// Tell how likely given texts are: LLaDA's estimate, or along an order
+    Score(Score),
     /// Describe a model: its shape, its files, the memory it takes
     Inspect(Inspect),
     /// Store a model in 4 or 8 bits a weight, so that it loads without rounding
@@ -97,9 +99,16 @@ pub(crate) struct Decoding<const ANSWER: bool = false> {
 }
 
 impl<const ANSWER: bool> Decoding<ANSWER> {
-    /// The request that the flags make.
-    pub(crate) fn request(&self) -> lacuna::Result<Request> {
+    /// The request that the flags make. Flags about the record of a run are refused where none is printed.
+    pub(crate) fn request(&self, output: Option<&Output>) -> lacuna::Result<Request> {
         let mut params = Params::new();
+        let recorded = output.is_some_and(|output| output.format == Format::Json);
+        if !recorded && self.given.iter().any(|(name, _)| *name == "top_logprobs") {
+            return Err(match output {
+                Some(_) => lacuna::Error::unused("top_logprobs", "--format text").advise("format", "json"),
+                None => lacuna::Error::unused("top_logprobs", "a command that prints no steps"),
+            });
+        }
         for (name, text) in &self.given {
             match parameter(name) {
                 Some(known) if known.parameter.kind == Kind::File => {

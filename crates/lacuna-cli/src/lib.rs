@@ -33,6 +33,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Replay(args) => commands::replay(&args),
         Command::Diff(args) => commands::diff(&args),
         Command::Probe(args) => commands::probe(&args),
+        Command::Score(args) => commands::score(&args),
         Command::Inspect(args) => commands::inspect(&args),
         Command::Quantize(args) => commands::quantize(&args),
         Command::Bench(args) => commands::bench(&args),

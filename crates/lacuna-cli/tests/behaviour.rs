@@ -382,3 +382,81 @@ fn a_diff_tells_where_two_recordings_part_and_why() {
     assert!(complaint(diff(["a.jsonl", "other.jsonl"], &[])).contains("holds 2 runs"));
     assert!(complaint(diff(["a.jsonl", "none.jsonl"], &[])).contains("cannot read"));
 }
+
+#[test]
+fn given_texts_are_scored() {
+    let answers = ["Tom still has 3 * 12 - 5 = 31 apples.", "Tom still has 3 * 12 - 5 = 84 apples."];
+    let flags = ["score", "--prompt", QUESTION, "--samples", "32", "--format", "json"];
+    let found = objects(lacuna(&[&flags[..], &answers].concat()));
+    let likelihood = |object: &Value| object["loglikelihood"].as_f64().unwrap();
+    assert!(likelihood(&found[0]) > likelihood(&found[1]), "{found:?}");
+    let rows =
+        answers.map(|text| serde_json::json!({"id": 7, "prompt": QUESTION, "text": text, "group": "a"}).to_string());
+    let from_file = ["score", "--jsonl", "-", "--samples", "32", "--batch", "5", "--format", "json"];
+    for (row, exact) in objects(lacuna_with(&from_file, &rows.join("\n"))).iter().zip(&found) {
+        assert_eq!((row["id"].as_u64(), row["group"].as_str()), (Some(7), Some("a")));
+        assert_eq!(
+            (&row["loglikelihood"], &row["standard_error"]),
+            (&exact["loglikelihood"], &exact["standard_error"])
+        );
+    }
+    let text = stdout(lacuna(&["score", "--prompt", QUESTION, "--order", "left", answers[0]]));
+    assert!(text.contains(" a token, ") && text.starts_with('-'), "{text}");
+
+    // A recorded run, scored along its own steps, has the probabilities that it was written with.
+    let run = ["generate", QUESTION, "--gen-length", "32", "--early-stop", "false", "--format", "json"];
+    let line = stdout(lacuna(&run));
+    let record: Value = serde_json::from_str(&line).unwrap();
+    let along = &objects(lacuna_with(&["score", "--trace", "-", "--format", "json"], &line))[0];
+    let details = record["steps"].as_array().unwrap().iter().flat_map(|step| step["details"].as_array().unwrap());
+    let written: f64 = details.map(|detail| detail["probability"].as_f64().unwrap().ln()).sum();
+    assert!((likelihood(along) - written).abs() < 1e-3 * written.abs() + 1e-3, "{written} {along}");
+    assert_eq!(along["tokens"], 32);
+
+    for (arguments, word) in [
+        (&["score"][..], "nothing to score"),
+        (&["score", ""], "the text is empty"),
+        (&["score", "a", "--samples", "33"], "--samples is 33, but it must be from 1 to 32, or a multiple of 32"),
+        (&["score", "a", "--order", "up"], "--order is up, but it must be one of estimate, left, right, random"),
+        (&["score", "a", "--order", "left", "--seed", "3"], "--seed has no effect with order left"),
+        (&["score", "a", "--guidance", "-1"], "--guidance is -1"),
+        (&["score", "--trace", "/nonexistent"], "cannot read /nonexistent"),
+    ] {
+        let said = complaint(lacuna(arguments));
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+    for (row, word) in [
+        ("[]", "line 1: it is no JSON object"),
+        ("{}", "neither \"text\" nor"),
+        (r#"{"text": 5}"#, "its \"text\" is not a text"),
+        (r#"{"text": "a", "text_tokens": [5]}"#, "both"),
+        (r#"{"text_tokens": [99999999]}"#, "out of range"),
+        (r#"{"text": "a", "loglikelihood": 1}"#, "give it another name"),
+        (r#"{"text": "a", "prompt": "b", "prompt_tokens": [5]}"#, "more than one"),
+        (r#"{"text": "a", "steps": [[5]]}"#, "must be below 1"),
+    ] {
+        let said = complaint(lacuna_with(&["score", "--jsonl", "-"], row));
+        assert!(said.contains(word), "{row}: {said}");
+    }
+}
+
+#[test]
+fn the_best_samples_have_the_most_probable_tokens() {
+    let drawn = ["generate", QUESTION, "--gen-length", "32", "--temperature", "1", "--format", "json"];
+    let mut all = objects(lacuna(&[&drawn[..], &["--n", "4", "--batch", "3"]].concat()));
+    let mean = |object: &Value| object["mean_logprob"].as_f64().unwrap();
+    all.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+    let best = objects(lacuna(&[&drawn[..], &["--n", "2", "--best-of", "4"]].concat()));
+    assert_eq!(best.iter().map(|one| &one["tokens"]).collect::<Vec<_>>(), [&all[0]["tokens"], &all[1]["tokens"]]);
+    assert!(complaint(lacuna(&["generate", QUESTION, "--best-of", "2"])).contains("--temperature above 0"));
+    assert!(complaint(lacuna(&["generate", QUESTION, "--n", "3", "--best-of", "2"])).contains("--best-of is 2"));
+
+    let told =
+        &objects(lacuna(&["generate", QUESTION, "--gen-length", "16", "--top-logprobs", "2", "--format", "json"]))[0];
+    for detail in told["steps"].as_array().unwrap().iter().flat_map(|step| step["details"].as_array().unwrap()) {
+        assert_eq!(detail["top_logprobs"].as_array().unwrap().len(), 2);
+        assert_eq!(detail["top_logprobs"][0]["token"], detail["token"]);
+    }
+    assert!(complaint(lacuna(&["generate", QUESTION, "--top-logprobs", "2"])).contains("set --format to json"));
+    assert!(complaint(lacuna(&["bench", "--top-logprobs", "2"])).contains("prints no steps"));
+}

@@ -197,6 +197,7 @@ impl Architecture {
             credits: true,
             matrices: true,
             rollouts: self.attention.visibility == Visibility::Full,
+            alternatives: true,
             refreshes: self.attention.visibility == Visibility::Full,
             visibility: self.attention.visibility,
         }

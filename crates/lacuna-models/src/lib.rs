@@ -55,6 +55,8 @@ mod record;
 #[cfg(feature = "text")]
 mod request;
 mod rope;
+#[cfg(feature = "text")]
+mod score;
 mod shapes;
 #[cfg(feature = "text")]
 mod text;
@@ -87,9 +89,11 @@ pub use model::{Device, Memory, Model, describe_devices, load, load_replicas};
 pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 #[cfg(feature = "text")]
-pub use record::{Detail, Ended, Kind, Record, StepRecord};
+pub use record::{Detail, Ended, Kind, Record, StepRecord, TopLogprob};
 #[cfg(feature = "text")]
 pub use request::{Plan, PlanContext, Request, uses_attention};
+#[cfg(feature = "text")]
+pub use score::{ScoreRecord, ScoreRequest, ScoredToken};
 pub use shapes::Shape;
 #[cfg(feature = "text")]
 pub use text::{Specials, Text};

@@ -58,6 +58,19 @@ pub struct Ended<'a> {
     pub seconds: f64,
 }
 
+impl Ended<'_> {
+    /// Mean log-probability of the tokens that were written, up to the one that ends the text, each in the step that decided it.
+    pub fn mean_logprob(&self, ends: &[Token]) -> Option<f64> {
+        let visible = self.kind.visible(&self.canvas.tokens()[self.from..self.to], ends).len();
+        let end = self.to.min(self.from + visible + 1);
+        let probabilities = self.trace.probabilities();
+        let written: Vec<f64> =
+            probabilities[self.from..end].iter().flatten().copied().filter(|p| !p.is_nan()).collect();
+        let logprob = |probability: &f64| probability.max(f64::MIN_POSITIVE).ln();
+        (!written.is_empty()).then(|| written.iter().map(logprob).sum::<f64>() / written.len() as f64)
+    }
+}
+
 /// One run, as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -91,6 +104,9 @@ pub struct Record {
     pub seconds: f64,
     /// Tokens of the visible text for each of these seconds.
     pub tokens_per_second: f64,
+    /// Mean log-probability of the tokens that were written, up to the one that ends the text, each in the step that decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_logprob: Option<f64>,
     /// The canvas before the first step.
     pub canvas: Vec<Token>,
     /// The id that stands for "undecided" in it.
@@ -147,11 +163,26 @@ pub struct Detail {
     pub entropy: Option<f64>,
     /// The score by which the order ranked it.
     pub score: Option<f64>,
+    /// The most probable tokens there, the most probable first, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub top_logprobs: Vec<TopLogprob>,
+}
+
+/// One of the most probable tokens at a position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopLogprob {
+    /// Its id.
+    pub token: Token,
+    /// How it is written; empty if the model has no tokenizer.
+    pub text: String,
+    /// The logarithm of its probability.
+    pub logprob: f64,
 }
 
 impl Detail {
     /// Figures of a decided token with this `text`.
     pub fn of(commit: &Commit, text: String) -> Self {
+        let top = |&(token, logprob): &(Token, f64)| TopLogprob { token, text: String::new(), logprob };
         let finite = |number: f64| Some(number).filter(|number| number.is_finite());
         Self {
             position: commit.position,
@@ -160,13 +191,14 @@ impl Detail {
             probability: finite(commit.probability),
             entropy: finite(commit.entropy),
             score: finite(commit.score),
+            top_logprobs: commit.alternatives.iter().map(top).collect(),
         }
     }
 }
 
 impl Record {
     /// Names of its fields, but for `id`.
-    pub const FIELDS: [&str; 16] = [
+    pub const FIELDS: [&str; 17] = [
         "text",
         "tokens",
         "nfe",
@@ -179,6 +211,7 @@ impl Record {
         "prompt_tokens",
         "seconds",
         "tokens_per_second",
+        "mean_logprob",
         "canvas",
         "mask_token",
         "drafts",
@@ -194,6 +227,9 @@ impl Record {
         let mut record = Self { text: Some(text), ..Self::without_text(ended, &ends) };
         for detail in record.steps.iter_mut().flat_map(|step| step.details.iter_mut().flatten()) {
             detail.text = codec.decode(&[detail.token], Specials::Keep)?;
+            for top in &mut detail.top_logprobs {
+                top.text = codec.decode(&[top.token], Specials::Keep)?;
+            }
         }
         Ok(record)
     }
@@ -235,6 +271,7 @@ impl Record {
             prompt_tokens: from,
             seconds,
             tokens_per_second: kind.written(canvas, from..to, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
+            mean_logprob: ended.mean_logprob(ends),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
             changed: (!drafts.is_empty()).then(|| trace.changed()),
@@ -256,12 +293,14 @@ impl Record {
             let detail = |position| step.details.iter().flatten().find(|detail| detail.position == position);
             let commit = |&(position, token): &(usize, Token)| {
                 let known = |number: fn(&Detail) -> Option<f64>| detail(position).and_then(number).unwrap_or(f64::NAN);
+                let alternatives = detail(position).into_iter().flat_map(|detail| &detail.top_logprobs);
                 Commit {
                     position,
                     token,
                     probability: known(|detail| detail.probability),
                     entropy: known(|detail| detail.entropy),
                     score: known(|detail| detail.score),
+                    alternatives: alternatives.map(|top| (top.token, top.logprob)).collect(),
                 }
             };
             let writable = |&position: &usize| position < canvas.len() && canvas.is_gap(position);
@@ -313,7 +352,7 @@ mod tests {
     #[test]
     fn the_fields_are_those_of_a_record() {
         let text = r#"{"text":"","tokens":[7],"nfe":1,"rows_read":1,"rows_computed":1,"steps":[],"kind":"answer","strategy":"dos","layers":[0],
-            "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"canvas":[6,5],"mask_token":5,
+            "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"mean_logprob":-0.5,"canvas":[6,5],"mask_token":5,
             "drafts":[[0,1]],"changed":[]}"#;
         let record: Record = serde_json::from_str(text).unwrap();
         let Value::Object(fields) = serde_json::to_value(record).unwrap() else { panic!("a record is an object") };

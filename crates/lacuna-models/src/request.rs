@@ -150,6 +150,7 @@ impl Request {
             stop: if self.flag("early_stop").unwrap_or(true) { model.ends.clone() } else { Vec::new() },
             guidance: self.number("guidance").unwrap_or(0.0) as f32,
             watch: Vec::new(),
+            alternatives: self.integer("top_logprobs").unwrap_or(0),
             seed: self.integer("seed").unwrap_or(0) as u64,
             grow: None,
             find: None,
@@ -285,6 +286,17 @@ impl Plan {
         self.constraint = Some(compiled.clone());
         self.options.constraint = Some(Arc::new(EachGap { compiled, ending: Ending::Padded }));
         Ok(self)
+    }
+
+    /// Refuses to look for the best of several samples if all of them would be alike.
+    pub fn check_best_of(&self) -> Result<()> {
+        let drawn = self.options.sampling.rule.temperature() > 0.0 || self.strategy.order_temperature > 0.0;
+        if drawn || self.strategy.order.draws() {
+            return Ok(());
+        }
+        let message =
+            Message::from("the best of several samples is asked for, but at temperature 0 all are alike: set ");
+        Err(Error::Incompatible(message.parameter("temperature").text(" above 0, or leave out ").parameter("best_of")))
     }
 
     /// True if there is a constraint on the text.

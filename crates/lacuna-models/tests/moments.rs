@@ -31,6 +31,7 @@ impl Told {
             probability: 0.5,
             entropy: 1.0,
             score: 0.5,
+            alternatives: Vec::new(),
         };
         pairs.iter().map(commit).collect()
     }

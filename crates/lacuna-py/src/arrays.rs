@@ -184,7 +184,10 @@ impl Logits {
     ) -> PyResult<Option<(usize, Vec<Option<Belief>>)>> {
         let (Self::Array(tensor), Some(first)) = (self, rows.first()) else { return Ok(None) };
         let tensor = tensor.bind(py);
-        if !is_tensor(tensor)? || on_cpu(tensor)? || rows.iter().any(|row| row.remember || row.credit.is_some()) {
+        if !is_tensor(tensor)?
+            || on_cpu(tensor)?
+            || rows.iter().any(|row| row.remember || row.credit.is_some() || row.alternatives > 0)
+        {
             return Ok(None);
         }
         let temperature = match first.sampling.rule {
@@ -217,6 +220,7 @@ impl Logits {
                 divergence: None,
                 scored: row.scored_token.map(|_| scored),
                 vote: None,
+                alternatives: Vec::new(),
             })
         };
         Ok(Some((width, rows.iter().zip(numbers).map(belief).collect())))

@@ -47,19 +47,20 @@ pub(crate) enum Answer {
 }
 
 /// The fields of a [`Belief`].
-type Believed = (Token, f64, f64, f64, f64, Option<f64>, Option<f64>, Option<(Token, f64)>);
+type Believed = (Token, f64, f64, f64, f64, Option<f64>, Option<f64>, Option<(Token, f64)>, Vec<(Token, f64)>);
 
 /// All answers of a run: the vocabulary, each answer, and the distributions that the next step is compared with.
 pub(crate) type Answers = (usize, Vec<Answer>, Vec<(usize, Vec<f32>, f64)>);
 
 fn write(belief: &Belief) -> Believed {
-    let Belief { token, probability, first, second, entropy, divergence, scored, vote } = *belief;
-    (token, probability, first, second, entropy, divergence, scored, vote)
+    let Belief { token, probability, first, second, entropy, divergence, scored, vote, ref alternatives } = *belief;
+    (token, probability, first, second, entropy, divergence, scored, vote, alternatives.clone())
 }
 
 fn read(believed: &Believed) -> Belief {
-    let (token, probability, first, second, entropy, divergence, scored, vote) = *believed;
-    Belief { token, probability, first, second, entropy, divergence, scored, vote }
+    let (token, probability, first, second, entropy, divergence, scored, vote, ref alternatives) = *believed;
+    let alternatives = alternatives.clone();
+    Belief { token, probability, first, second, entropy, divergence, scored, vote, alternatives }
 }
 
 impl Given {
@@ -79,6 +80,7 @@ impl Given {
             matrices: false,
             rollouts: false,
             refreshes: false,
+            alternatives: true,
             visibility: Visibility::Full,
         };
         Self {

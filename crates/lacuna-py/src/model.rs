@@ -1,13 +1,19 @@
 //! The engine: a checkpoint, loaded.
 
+use std::borrow::Cow;
 use std::path::{PathBuf, absolute};
 use std::process::id;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::{panic, thread};
 
-use lacuna::{AttentionSource, Description, Draw, Observation, Row, Sampling, Target, Token, TokenSet, View};
-use lacuna_models::{Checkpoint, Device, Facts, Isa, Job, Kind, Precision, Request, Specials, Template, load_replicas};
+use lacuna::{
+    AttentionSource, Description, Draw, Observation, Passage, Row, Sampling, Scoring, Target, Token, TokenSet, View,
+};
+use lacuna_models::{
+    Checkpoint, Device, Facts, Isa, Job, Kind, Precision, Request, ScoreRecord, ScoreRequest, Specials, Template,
+    load_replicas,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -52,9 +58,20 @@ struct Setup {
 /// The process that has opened the GPU; 0 if none has.
 static GPU_PROCESS: AtomicU32 = AtomicU32::new(0);
 
+/// Texts whose canvases are made together.
+const SCORED_TOGETHER: usize = 32;
+
 /// Options that were checked for a model.
 #[pyclass(frozen, module = "lacunalm._native")]
 pub(crate) struct Plan(lacuna_models::Plan);
+
+#[pymethods]
+impl Plan {
+    /// Refuses to look for the best of several samples if all of them would be alike.
+    fn check_best_of(&self) -> PyResult<()> {
+        self.0.check_best_of().map_err(raise)
+    }
+}
 
 /// Output of a model for a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
 #[pyclass(frozen, get_all, module = "lacunalm")]
@@ -102,6 +119,29 @@ impl Model {
         }
         self.process.store(id(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// A text to score behind a prompt. Texts are cut from texts, token ids are put together.
+    fn passage(
+        &self,
+        prompt: Option<&Bound<'_, PyAny>>,
+        text: &Bound<'_, PyAny>,
+        wording: Wording<'_>,
+    ) -> PyResult<Passage> {
+        let words =
+            |given: &Bound<'_, PyAny>| given.cast::<PyString>().map(|text| text.to_cow().map(Cow::into_owned)).ok();
+        let (prompt_words, text_words) = (prompt.and_then(words).transpose()?, words(text).transpose()?);
+        let Wording { system, raw } = wording;
+        if let (Some(prompt), Some(text)) = (&prompt_words, &text_words) {
+            return self.checkpoint.passage(prompt, system, raw, text).map_err(raise);
+        }
+        let given = prompt.map_or(Ok(Vec::new()), |prompt| wording.encode(prompt, &self.checkpoint))?;
+        let end = match text_words {
+            Some(text) if text.is_empty() => Vec::new(),
+            Some(text) => self.encode(&text)?,
+            None => tokens(text)?,
+        };
+        Ok(Passage { prompt: given.len(), tokens: [given, end].concat() })
     }
 
     /// Asks a replica something, on the model's threads.
@@ -359,6 +399,44 @@ impl Model {
     #[getter]
     fn usual_batch(&self, py: Python<'_>) -> PyResult<usize> {
         self.ask(py, |predictor| predictor.usual_batch())
+    }
+
+    /// Scores texts behind prompts, as JSON, in which `request` is written, too; `lacunalm.Model.score` says what it is.
+    #[pyo3(signature = (pairs, request, *, system = None, raw = false, batch = None))]
+    fn score_pairs(
+        &self,
+        py: Python<'_>,
+        pairs: Vec<(Option<Bound<'_, PyAny>>, Bound<'_, PyAny>)>,
+        request: &str,
+        system: Option<&str>,
+        raw: bool,
+        batch: Option<usize>,
+    ) -> PyResult<String> {
+        let request: ScoreRequest =
+            serde_json::from_str(request).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let scale = request.scale().map_err(raise)?;
+        let mut asked = Vec::with_capacity(pairs.len());
+        for (prompt, text) in pairs {
+            let passage = self.passage(prompt.as_ref(), &text, Wording { system, raw })?;
+            let likelihood = request.likelihood(&passage).map_err(raise)?;
+            asked.push((passage, likelihood));
+        }
+        let batch = match batch {
+            Some(batch) => batch,
+            None => self.usual_batch(py)?,
+        };
+        let mut records = Vec::with_capacity(asked.len());
+        for some in asked.chunks(SCORED_TOGETHER) {
+            let mut scoring = Scoring::new(some.to_vec(), scale, &self.description).map_err(raise)?;
+            while !scoring.is_finished() {
+                py.check_signals()?;
+                self.ask(py, |predictor| scoring.step(batch, usize::MAX, predictor))?.map_err(raise)?;
+            }
+            for (score, (passage, _)) in scoring.scores().iter().zip(some) {
+                records.push(ScoreRecord::of(score, passage, &self.checkpoint).map_err(raise)?);
+            }
+        }
+        serde_json::to_string(&records).map_err(|error| Error::new_err(error.to_string()))
     }
 
     /// Log-probabilities of tokens: for each canvas, of each (position, token) of its targets, given what the canvas shows.

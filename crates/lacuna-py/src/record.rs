@@ -25,6 +25,8 @@ pub(crate) struct Commit {
     entropy: f64,
     /// The score by which the order ranked it.
     score: f64,
+    /// The most probable tokens and their log-probabilities, as many as `top_logprobs` asked for.
+    top_logprobs: Vec<(Token, f64)>,
 }
 
 impl Commit {
@@ -44,12 +46,20 @@ impl Commit {
 #[pymethods]
 impl Commit {
     #[new]
-    fn new(position: usize, token: Token, probability: f64, entropy: f64, score: f64) -> Self {
-        Self { position, token, probability, entropy, score }
+    #[pyo3(signature = (position, token, probability, entropy, score, top_logprobs = Vec::new()))]
+    fn new(
+        position: usize,
+        token: Token,
+        probability: f64,
+        entropy: f64,
+        score: f64,
+        top_logprobs: Vec<(Token, f64)>,
+    ) -> Self {
+        Self { position, token, probability, entropy, score, top_logprobs }
     }
 
-    fn __getnewargs__(&self) -> (usize, Token, f64, f64, f64) {
-        (self.position, self.token, self.probability, self.entropy, self.score)
+    fn __getnewargs__(&self) -> (usize, Token, f64, f64, f64, Vec<(Token, f64)>) {
+        (self.position, self.token, self.probability, self.entropy, self.score, self.top_logprobs.clone())
     }
 
     fn __hash__(&self) -> u64 {
@@ -57,7 +67,7 @@ impl Commit {
     }
 
     fn __repr__(&self) -> String {
-        let Self { position, token, probability, entropy, score } = self;
+        let Self { position, token, probability, entropy, score, .. } = self;
         format!(
             "Commit(position={position}, token={token}, probability={probability:.4}, entropy={entropy:.4}, \
              score={score:.4})"
@@ -94,8 +104,8 @@ fn name(pass: Pass) -> &'static str {
 impl From<&Delta> for Step {
     fn from(delta: &Delta) -> Self {
         let commit = |commit: &lacuna::Commit| {
-            let lacuna::Commit { position, token, probability, entropy, score } = *commit;
-            Commit { position, token, probability, entropy, score }
+            let lacuna::Commit { position, token, probability, entropy, score, ref alternatives } = *commit;
+            Commit { position, token, probability, entropy, score, top_logprobs: alternatives.clone() }
         };
         let [committed, edited] = [&delta.committed, &delta.edited].map(|list| list.iter().map(commit).collect());
         Self { block: delta.block, kind: name(delta.kind), committed, edited, reopened: delta.reopened.clone() }
@@ -358,6 +368,12 @@ impl Result {
     #[getter]
     fn tokens_per_second(&self) -> f64 {
         self.record.tokens_per_second
+    }
+
+    /// Mean log-probability of the tokens that were written, each in the step that decided it; None if there are none.
+    #[getter]
+    fn mean_logprob(&self) -> Option<f64> {
+        self.record.mean_logprob
     }
 
     /// The record as a line of JSON, as `lacuna generate --format json` prints it and `lacuna replay` shows it.

@@ -126,6 +126,11 @@ impl Order for PyOrder {
         }
     }
 
+    /// It may: it is shown random draws.
+    fn draws(&self) -> bool {
+        true
+    }
+
     fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
         Ok(self.score_batch(std::slice::from_ref(scene))?.remove(0))
     }

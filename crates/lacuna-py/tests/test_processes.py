@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import io
+import math
 import multiprocessing
 import os
 import pathlib
@@ -204,11 +205,61 @@ class Likelihood(Case):
         token = self.expected.tokens[0]
         mask = self.model.mask_token
         exact = self.model.log_probabilities([prompt + [mask]], [[(len(prompt), token)]])[0][0]
-        self.assertAlmostEqual(self.model.loglikelihood(prompt, [token], samples=4), exact, places=4)
-        right, wrong = (
-            self.model.loglikelihood(prompt, f"Sara still has 24 - 9 = {n} pens.", samples=16) for n in (15, 83)
-        )
-        self.assertGreater(right, wrong)
+        self.assertAlmostEqual(self.model.score([token], prompt=prompt, samples=4).loglikelihood, exact, places=9)
+        answers = [f"Sara still has 24 - 9 = {n} pens." for n in (15, 83)]
+        right, wrong = self.model.score(answers, prompt=PROMPT, samples=32)
+        self.assertGreater(right.loglikelihood, wrong.loglikelihood)
+        self.assertEqual(right, self.model.score(answers[0], prompt=PROMPT, samples=32, batch=3))
+        self.assertNotEqual(right, self.model.score(answers[0], prompt=PROMPT, samples=32, seed=7))
+
+    def test_an_order_is_scored_token_by_token(self):
+        prompt, tokens = self.model.encode_prompt(PROMPT), self.model.encode("Sara still has 24")
+        mask = self.model.mask_token
+        for order, places in (("left", range(len(tokens))), ("right", reversed(range(len(tokens))))):
+            canvas, exact = prompt + [mask] * len(tokens), {}
+            for place in places:
+                at = len(prompt) + place
+                exact[place] = self.model.log_probabilities([canvas], [[(at, tokens[place])]])[0][0]
+                canvas[at] = tokens[place]
+            found = self.model.score(tokens, prompt=prompt, order=order)
+            self.assertEqual([token.logprob for token in found.logprobs], [exact[i] for i in sorted(exact)])
+            self.assertAlmostEqual(found.loglikelihood, sum(exact.values()))
+        whole = self.model.score(tokens, prompt=prompt, steps=[range(len(tokens))])
+        self.assertEqual((whole.nfe, {token.step for token in whole.logprobs}), (1, {0}))
+
+    def test_what_cannot_be_scored_is_refused(self):
+        for asked in (
+            {"text": ""}, {"text": "a", "samples": 33}, {"text": "a", "samples": 0}, {"text": "a", "order": "up"},
+            {"text": "a", "order": "left", "samples": 4}, {"text": "a", "steps": [[9]]}, {"text": "a", "steps": []},
+            {"text": "a", "guidance": -1}, {"text": ["a", "b"], "prompt": ["c"]}, {"text": [self.model.mask_token]},
+        ):
+            with self.subTest(asked), self.assertRaises((ValueError, lacuna.Error)):
+                self.model.score(**asked)
+
+
+class Best(Case):
+    def test_the_best_samples_have_the_most_probable_tokens(self):
+        asked = {"temperature": 1.0, "gen_length": 32}
+        drawn = self.model.generate(PROMPT, n=4, **asked)
+        best = self.model.generate(PROMPT, n=2, best_of=4, **asked)
+        ranked = sorted(drawn, key=lambda result: result.mean_logprob, reverse=True)
+        self.assertEqual([result.text for result in best], [result.text for result in ranked[:2]])
+        self.assertEqual(self.model.generate(PROMPT, best_of=4, **asked).text, ranked[0].text)
+        with self.assertRaisesRegex(ValueError, "temperature 0"):
+            self.model.generate(PROMPT, best_of=2)
+        with self.assertRaisesRegex(ValueError, "best_of is 2"):
+            self.model.generate(PROMPT, n=3, best_of=2, **asked)
+
+    def test_alternatives_come_with_every_token(self):
+        result = self.model.generate(PROMPT, top_logprobs=3, gen_length=32)
+        plain = self.model.generate(PROMPT, gen_length=32)
+        self.assertEqual(result.text, plain.text)
+        for commit in (commit for step in result.steps for commit in step.committed):
+            self.assertEqual(len(commit.top_logprobs), 3)
+            self.assertEqual(commit.top_logprobs[0][0], commit.token)
+            self.assertAlmostEqual(commit.top_logprobs[0][1], math.log(commit.probability))
+        self.assertTrue(all(commit.top_logprobs == [] for step in plain.steps for commit in step.committed))
+        self.assertEqual(pickle.loads(pickle.dumps(result)), result)
 
 
 if __name__ == "__main__":

@@ -58,17 +58,32 @@ pub(crate) struct Scored {
     pub(crate) text: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) logprob: f64,
+    /// The most probable tokens in that step, if they were asked for.
+    pub(crate) alternatives: Vec<Alternative>,
     /// Its start in the text, in characters.
     pub(crate) offset: usize,
 }
 
+/// A token that could have been decided instead, or the same.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Alternative {
+    pub(crate) text: String,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) logprob: f64,
+}
+
+/// The log probability of a token that has none to speak of: JSON has no infinities. OpenAI's API says the same.
+const LEAST_LOGPROB: f64 = -9999.0;
+
 /// The log probabilities of a text's tokens.
 struct Scores {
-    /// For each position.
-    logprobs: Vec<f64>,
+    /// For each position, of its token and of the most probable ones.
+    logprobs: Vec<(f64, Vec<(Token, f64)>)>,
     /// For each token of the text, how many bytes and characters the text has with it.
     lengths: Vec<(usize, usize)>,
     told: usize,
+    /// Their mean, that of the token which ends the text included, once it has ended.
+    mean: Option<f64>,
 }
 
 impl Transcript {
@@ -87,8 +102,8 @@ impl Transcript {
 
     /// Tells probabilities too.
     pub(crate) fn scored(mut self) -> Self {
-        let logprobs = vec![f64::NAN; self.canvas.len()];
-        self.scores = Some(Scores { logprobs, lengths: Vec::new(), told: 0 });
+        let logprobs = vec![(0.0, Vec::new()); self.canvas.len()];
+        self.scores = Some(Scores { logprobs, lengths: Vec::new(), told: 0, mean: None });
         self
     }
 
@@ -117,6 +132,11 @@ impl Transcript {
         self.completion_tokens
     }
 
+    /// Mean log probability of the tokens up to the one that ends the text, if it is scored and has ended.
+    pub(crate) fn mean_logprob(&self) -> f64 {
+        self.scores.as_ref().and_then(|scores| scores.mean).unwrap_or(f64::NEG_INFINITY)
+    }
+
     pub(crate) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
@@ -129,11 +149,12 @@ impl Transcript {
             self.region.end = self.canvas.len().min(self.longest);
         }
         if let Some(scores) = &mut self.scores {
-            for commit in &progress.delta.committed {
-                scores.logprobs[commit.position] = commit.probability.ln();
+            for commit in progress.delta.committed.iter().chain(&progress.delta.edited) {
+                let logprob = commit.probability.ln().max(LEAST_LOGPROB);
+                scores.logprobs[commit.position] = (logprob, commit.alternatives.clone());
             }
             if let Some(Resize { at, tokens, length }) = &progress.delta.resized {
-                scores.logprobs.splice(at..at, tokens.iter().map(|_| 0.0));
+                scores.logprobs.splice(at..at, tokens.iter().map(|_| (0.0, Vec::new())));
                 scores.logprobs.truncate(*length);
             }
         }
@@ -156,6 +177,12 @@ impl Transcript {
             self.finish = Some(if natural { Finish::Stop } else { self.open_end });
             let written = self.region.clone().zip(tokens).filter(|(position, _)| self.canvas.is_gap(*position));
             self.completion_tokens = written.count();
+            if let Some(scores) = &mut self.scores {
+                let counted = tokens.len() + usize::from(end == Some(tokens.len()));
+                let logprobs = &scores.logprobs[self.region.start..][..counted];
+                let sum: f64 = logprobs.iter().map(|(logprob, _)| logprob).sum();
+                scores.mean = (counted > 0).then(|| sum / counted as f64);
+            }
         }
         let Some(new) = all.strip_prefix(&self.told) else {
             return Err(ApiError::internal("the tokenizer wrote a text anew that was told already"));
@@ -186,10 +213,18 @@ impl Scores {
         }
         let mut scored = Vec::new();
         while self.told < tokens.len() && (last || self.lengths[self.told].0 <= told) {
+            let (logprob, alternatives) = &self.logprobs[start + self.told];
+            let alternative = |&(token, other): &(Token, f64)| {
+                // The same number to the last bit where it is the same token.
+                let logprob = if token == tokens[self.told] { *logprob } else { other };
+                let (text, bytes) = (text.decode(&[token], Specials::Keep)?, text.token_bytes(token));
+                Ok(Alternative { text, bytes, logprob: logprob.max(LEAST_LOGPROB) })
+            };
             scored.push(Scored {
                 text: text.decode(&tokens[self.told..=self.told], Specials::Keep)?,
                 bytes: text.token_bytes(tokens[self.told]),
-                logprob: self.logprobs[start + self.told],
+                logprob: *logprob,
+                alternatives: alternatives.iter().map(alternative).collect::<Result<_, ApiError>>()?,
                 offset: self.told.checked_sub(1).map_or(0, |before| self.lengths[before].1),
             });
             self.told += 1;

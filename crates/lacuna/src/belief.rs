@@ -1,6 +1,6 @@
 //! Beliefs: the few figures of a distribution over the vocabulary that decoding needs, computed from a row of logits.
 
-use crate::{Credit, Draw, Error, Result, Row, Token};
+use crate::{Credit, Draw, Error, Result, Row, Token, alternatives};
 
 /// The model's belief about one position.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,9 @@ pub struct Belief {
     pub scored: Option<f64>,
     /// The most probable token before credit was added, and its probability, if the row has credit ([`Row::credit`]).
     pub vote: Option<(Token, f64)>,
+    /// The most probable tokens with their log-probabilities, the most probable first, the lower id of equals; as many as were asked
+    /// for ([`Row::alternatives`]) and have any probability.
+    pub alternatives: Vec<(Token, f64)>,
 }
 
 /// Sampling parameters for a row of logits.
@@ -93,6 +96,7 @@ impl Row<'_> {
             divergence: None,
             scored: self.scored_token.map(probability),
             vote,
+            alternatives: alternatives(logits, log_total, self.alternatives),
         };
         if self.remember {
             belief.divergence = previous.as_ref().map(|previous| divergence(logits, log_total, previous));
@@ -364,5 +368,26 @@ mod tests {
         let sampling = Sampling::default();
         let row = Row { scored_token: Some(2), ..row(&sampling) };
         assert_close(row.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().scored.unwrap(), 0.3);
+    }
+
+    #[test]
+    fn alternatives_are_the_most_probable_tokens_of_what_the_token_was_chosen_from() {
+        let probabilities = [0.1, 0.3, 0.05, 0.3, 0.0, 0.25];
+        let sampling = Sampling::default();
+        let row = Row { alternatives: 4, ..row(&sampling) };
+        let found = row.believe(&mut logits(&probabilities), &mut None).unwrap().alternatives;
+        assert_eq!(found.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 3, 5, 0]);
+        for (token, logprob) in found {
+            assert!((logprob.exp() - probabilities[token as usize]).abs() < 1e-6);
+        }
+        // A token without probability is no alternative, and a truncated distribution has few.
+        let all = Row { alternatives: 20, ..row }.believe(&mut logits(&probabilities), &mut None).unwrap();
+        assert_eq!(all.alternatives.len(), 5);
+        let rule = TokenRule::Nucleus { temperature: 1.0, top_p: 1.0, top_k: 2 };
+        let two = Sampling { rule, ..Sampling::default() };
+        let belief =
+            Row { alternatives: 4, ..self::row(&two) }.believe(&mut logits(&probabilities), &mut None).unwrap();
+        assert_eq!(belief.alternatives.len(), 2);
+        assert!((belief.alternatives[0].1.exp() - 0.5).abs() < 1e-6);
     }
 }

@@ -1,7 +1,8 @@
 //! Checks that a model can do what a strategy needs, before the first step.
 
 use crate::{
-    AttentionSource, Block, Borders, Canvas, Description, Error, Message, Options, Result, Strategy, Visibility,
+    AttentionSource, Block, Borders, Canvas, Description, Error, Message, Options, Result, Strategy, TokenRule,
+    Visibility,
 };
 
 /// Refuses what the model cannot do. `borders` are those of block-causal attention.
@@ -79,6 +80,14 @@ pub(crate) fn check(
         return incompatible(
             "credit cannot be added to the logits of this model here: decode on the CPU, or with another pace",
         );
+    }
+    let drawn_from_all = matches!(sampling.rule, TokenRule::Greedy | TokenRule::Gumbel { .. });
+    if options.alternatives > 0 && !model.alternatives && !drawn_from_all {
+        let message = Message::from(
+            "the most probable tokens of a distribution that is tempered or cut as Dream's are not told here: decode on \
+             the CPU, or without ",
+        );
+        return Err(Error::Incompatible(message.parameter("top_logprobs")));
     }
     check_blocks(canvas, strategy, model, borders)?;
     if !strategy.cache.is_exact() {

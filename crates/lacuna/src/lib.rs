@@ -18,6 +18,7 @@
 //! | cache | [`Cache`] | which positions a forward pass computes |
 //! | strategy | [`Strategy`] | one of each; `dos+eb` is the paper's best; [`catalogue`] has all parts by name |
 //! | run | [`Run`] | one canvas on its way from masks to text, stepped from outside |
+//! | score | [`Scoring`] | how likely a given text is, by LLaDA's estimate or along an order |
 //! | trace | [`Trace`] | the first canvas and every change since; it replays to the same text |
 //!
 //! The crate holds no model code and does no I/O: it sees a model only through [`Predictor`].
@@ -38,6 +39,7 @@
 //! The step itself is [`step()`], in `step.rs`; the rows it reads are planned in `plan.rs`.
 
 mod allowed;
+mod alternatives;
 mod belief;
 mod cache;
 mod canvas;
@@ -48,6 +50,7 @@ mod ending;
 mod error;
 mod find;
 mod length;
+mod likelihood;
 mod options;
 mod order;
 mod pace;
@@ -65,6 +68,7 @@ mod trace;
 mod window;
 
 pub use allowed::{Constraint, Fit, TokenSet};
+pub use alternatives::{alternatives, most_probable};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
 pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, Features, FinishedBlocks, NoCache, Passes, Rollout};
 pub use canvas::{Block, Canvas, Token};
@@ -72,6 +76,7 @@ pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
 pub use find::Find;
 pub use length::{Daedal, Expansion, Fixed, Length, Resize};
+pub use likelihood::{Direction, Likelihood, Passage, Score, Scoring};
 pub use options::{CONSTRAINTS, Grow, LONGEST_STRATEGY, Options, USUAL_MAX_GAP};
 pub use order::{
     CertainDependency, Confidence, Dependency, DependencyGain, Entropy, Frequencies, Given, LeftToRight, Margin, Order,

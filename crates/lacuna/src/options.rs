@@ -21,6 +21,10 @@ pub struct Options {
     pub guidance: f32,
     /// Attention that decoding does not need, observed for whoever looks at [`Run::seen`](crate::Run::seen).
     pub watch: Vec<AttentionSource>,
+    /// Number of most probable tokens that are recorded for every token that is decided ([`Commit::alternatives`]).
+    ///
+    /// [`Commit::alternatives`]: crate::Commit::alternatives
+    pub alternatives: usize,
     /// Seed of all random draws.
     pub seed: u64,
     /// Growth of the canvas, if it may grow.
@@ -181,6 +185,12 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         Kind::Flag,
         Default::Flag(true),
         "stop once everything before the first end token is decided; the text is the same",
+    ),
+    Parameter::new(
+        "top_logprobs",
+        Kind::Integer { least: 0, most: 20 },
+        Default::Number(0.0),
+        "number of most probable tokens to tell, with their log-probabilities, for every token at the step that decided it",
     ),
     Parameter::new(
         "seed",

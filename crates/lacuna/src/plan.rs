@@ -41,6 +41,8 @@ pub(crate) struct Turn {
     /// Positions that are masked in the second pass that the revision asks for, and its beliefs there.
     pub(crate) probe: Vec<usize>,
     pub(crate) probed: Beliefs,
+    /// Rows that were read a second time, for the most probable tokens there.
+    pub(crate) told: usize,
     /// Changes by the revision.
     pub(crate) changes: Changes,
     /// Change of the canvas's length.
@@ -122,6 +124,7 @@ impl Turn {
             committed: Vec::new(),
             probe: Vec::new(),
             probed: Beliefs::default(),
+            told: 0,
             changes: Changes::default(),
             resize: None,
         };

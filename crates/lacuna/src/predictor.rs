@@ -59,6 +59,8 @@ pub struct Description {
     pub rollouts: bool,
     /// True if [`Compute::Refresh`] is supported.
     pub refreshes: bool,
+    /// True if [`Row::alternatives`] are supported.
+    pub alternatives: bool,
     /// Attention mask kind.
     pub visibility: Visibility,
 }
@@ -296,12 +298,25 @@ pub struct Row<'a> {
     pub credit: Option<Credit<'a>>,
     /// True if this distribution is stored under (run, position) and its divergence from the one stored before is reported.
     pub remember: bool,
+    /// Number of most probable tokens that are wanted ([`Belief::alternatives`]).
+    pub alternatives: usize,
 }
 
 impl<'a> Row<'a> {
-    /// A plain row: no scored token, no guide, no credit, nothing remembered.
+    /// A plain row: no scored token, no guide, no credit, nothing remembered, no alternatives.
     pub fn new(view: usize, target: Target, sampling: &'a Sampling, allowed: &'a TokenSet, draw: Draw) -> Self {
-        Self { view, target, sampling, allowed, draw, scored_token: None, guide: None, credit: None, remember: false }
+        Self {
+            view,
+            target,
+            sampling,
+            allowed,
+            draw,
+            scored_token: None,
+            guide: None,
+            credit: None,
+            remember: false,
+            alternatives: 0,
+        }
     }
 }
 

@@ -35,12 +35,13 @@ pub(crate) fn probe(runs: &mut [&mut Run], turns: &mut [Turn], predictor: &mut d
         .collect();
     predictor.observe(&views)?;
     let mut beliefs = predictor.read(&rows.concat())?.into_iter();
-    for (index, _, _) in masked {
+    for (index, view, _) in masked {
         let (run, turn) = (&mut *runs[index], &mut turns[index]);
         for (&position, belief) in turn.probe.iter().zip(&mut beliefs) {
             turn.probed.insert(Target::Position(position), belief);
         }
         run.apply_revision(turn)?;
+        turn.told += run.state.tell_alternatives(view, turn.changes.edited.iter_mut().collect(), predictor)?;
     }
     Ok(())
 }

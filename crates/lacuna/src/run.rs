@@ -217,6 +217,7 @@ impl Run {
             probability: f64::NAN,
             entropy: f64::NAN,
             score: f64::NAN,
+            alternatives: Vec::new(),
         };
         let (mut committed, mut edited): (Vec<Commit>, Vec<Commit>) =
             written.iter().map(commit).partition(|commit| canvas.is_masked(commit.position));
@@ -380,7 +381,7 @@ impl Run {
         let done = self.finishes_block(turn);
         let width = self.state.width();
         let block = self.state.block.index;
-        self.rows_read += (turn.beliefs.len() + turn.probed.len()) * width;
+        self.rows_read += (turn.beliefs.len() + turn.probed.len() + turn.told) * width;
         let layers = self.model.layers.max(1);
         self.computed += width * (turn.computed.count(self.state.canvas.len(), layers) + self.shadows.len() * layers);
         self.forwards += width;

@@ -88,6 +88,7 @@ impl RunState {
                 .filter(|_| token == self.canvas.mask() && !shadow)
                 .map(|c| c.at(target.position())),
             remember: self.compares && !shadow,
+            alternatives: 0,
         }
     }
 

@@ -36,6 +36,7 @@ impl Scripted {
             matrices: true,
             rollouts: true,
             refreshes: true,
+            alternatives: true,
             visibility: Visibility::Full,
         };
         Self {
@@ -63,6 +64,11 @@ impl Scripted {
     pub fn in_blocks(mut self, length: usize) -> Self {
         self.description.visibility = Visibility::Blocks(length);
         self
+    }
+
+    /// Has it tell the most probable tokens of a row, or not.
+    pub fn tell_alternatives(&mut self, tells: bool) {
+        self.description.alternatives = tells;
     }
 
     fn blocks(&self, view: &View<'_>) -> Option<Borders> {

@@ -29,6 +29,7 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         turn.chosen = run.pace(turn, predictor)?;
         turn.committed = run.commit(turn, predictor)?;
         run.revise(turn, predictor)?;
+        run.tell_alternatives(turn, predictor)?;
         run.learn(turn);
         run.measure(turn);
         run.read_ahead(turn, predictor)?;
@@ -204,6 +205,14 @@ impl Run {
         changes.edited.retain(|edit| state.allowed.write(edit.position, edit.token));
         changes.reopened.iter().for_each(|&position| state.allowed.reopen(position));
         turn.changes = changes;
+        Ok(())
+    }
+
+    /// Reads the most probable tokens at the positions that were decided by beliefs of this forward pass, if they are asked for.
+    fn tell_alternatives(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
+        let Turn { view, committed, changes, .. } = turn;
+        let decided = committed.iter_mut().chain(&mut changes.edited).collect();
+        turn.told += self.state.tell_alternatives(*view, decided, predictor)?;
         Ok(())
     }
 

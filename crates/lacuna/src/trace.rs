@@ -79,13 +79,18 @@ pub struct Commit {
     pub entropy: f64,
     /// The score by which the order ranked it.
     pub score: f64,
+    /// The most probable tokens of that belief with their log-probabilities, if they were asked for ([`Options::alternatives`]).
+    ///
+    /// [`Options::alternatives`]: crate::Options::alternatives
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<(Token, f64)>,
 }
 
 impl Commit {
     /// The token of a belief, with score 0.
     pub fn of(position: usize, belief: &Belief) -> Self {
         let &Belief { token, probability, entropy, .. } = belief;
-        Self { position, token, probability, entropy, score: 0.0 }
+        Self { position, token, probability, entropy, score: 0.0, alternatives: Vec::new() }
     }
 }
 
@@ -126,6 +131,21 @@ impl Trace {
         let change = |(position, token): (usize, Option<Token>)| Some((position, token?, end.tokens()[position]));
         let changes = drafted.into_iter().enumerate().filter_map(change);
         changes.filter(|(_, old, new)| old != new).collect()
+    }
+
+    /// For each position after all steps, the probability of its token in the step that decided it.
+    pub fn probabilities(&self) -> Vec<Option<f64>> {
+        let mut probabilities = vec![None; self.start.len()];
+        for delta in &self.deltas {
+            let written = delta.committed.iter().chain(&delta.edited);
+            written.for_each(|commit| probabilities[commit.position] = Some(commit.probability));
+            delta.reopened.iter().for_each(|&position| probabilities[position] = None);
+            if let Some(Resize { at, tokens, length }) = &delta.resized {
+                probabilities.splice(at..at, tokens.iter().map(|_| None));
+                probabilities.truncate(*length);
+            }
+        }
+        probabilities
     }
 
     /// The canvas after all steps.

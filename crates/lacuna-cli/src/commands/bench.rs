@@ -149,7 +149,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let shape = Shape::named(&args.shape).context("the shape is one of those that --help lists")?;
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
-    let request = args.decoding.request()?;
+    let request = args.decoding.request(None)?;
     let usual_block = architecture.attention.visibility.usual_blocks().map(Borders::length);
     let block_length = request.integer("block_length").or(usual_block).unwrap_or(32);
     let length = args.length.unwrap_or_else(|| args.prefix.map_or(256, |prefix| prefix.saturating_add(block_length)));

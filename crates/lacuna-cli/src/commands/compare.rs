@@ -39,7 +39,7 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
     let prompt = engine.checkpoint.encode_prompt(&text_or_stdin(&args.prompt)?, None, args.raw)?;
     let mut jobs = Vec::new();
     let names: Vec<&str> = args.strategies.iter().map(String::as_str).collect();
-    for (name, request) in names.iter().zip(args.decoding.request()?.for_each(&names)?) {
+    for (name, request) in names.iter().zip(args.decoding.request(None)?.for_each(&names)?) {
         let place = || format!("--strategies {name}");
         let plan = request.plan(&engine.checkpoint).with_context(place)?;
         let run = plan.answer(&prompt, engine.predictor.description()).with_context(place)?;

@@ -111,7 +111,7 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
         args.ray.is_none(),
         "--ray takes the `lacuna` command of the Python package: pip install '.[ray]' in a checkout"
     );
-    let request = args.decoding.request()?;
+    let request = args.decoding.request(None)?;
     let mut engine = Engine::open_replicas(&args.model)?;
     let evaluation = Evaluation {
         out: args.out.clone(),

@@ -43,7 +43,7 @@ pub(crate) struct Fill {
 
 pub(crate) fn fill(args: &Fill) -> Result<()> {
     let engine = Engine::open(&args.model)?;
-    let request = args.decoding.request()?;
+    let request = args.decoding.request(Some(&args.output))?;
     let (plan, template) = match (&args.tokens, &args.text) {
         (Some(tokens), _) => {
             let mask = engine.checkpoint.mask_token()?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use lacuna::catalogue::Params;
 use lacuna::{CONSTRAINTS, Description, Run, Token, Work, decode_all};
-use lacuna_models::{Job, Kind, Record, Request};
+use lacuna_models::{Job, Kind, Plan, Record, Request};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -50,7 +50,13 @@ pub(crate) struct Generate {
     /// A system message to put before the prompt
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
-    /// Batch size: prompts per forward pass; the answers are the same for any
+    /// Samples of each prompt, drawn with the seed, the seed + 1 and so on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    n: usize,
+    /// Draw this many samples and print the n best, by the mean log-probability of their tokens [default: n]
+    #[arg(long, value_name = "N", value_parser = few)]
+    best_of: Option<usize>,
+    /// Batch size: texts per forward pass; the answers are the same for any
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
     batch: usize,
     #[command(flatten)]
@@ -80,9 +86,9 @@ impl Prompt {
 
 /// One message of a chat.
 #[derive(Deserialize)]
-struct Message {
-    role: String,
-    content: String,
+pub(super) struct Message {
+    pub(super) role: String,
+    pub(super) content: String,
 }
 
 /// One line of a prompt file.
@@ -98,31 +104,50 @@ struct Line {
 
 pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut engine = Engine::open_replicas(&args.model)?;
-    let request = args.decoding.request()?;
+    let request = args.decoding.request(Some(&args.output))?;
     let plan = request.plan(&engine.checkpoint)?;
+    let best_of = args.best_of.unwrap_or(args.n);
+    ensure!(best_of >= args.n, "--best-of is {best_of}, but --n asks for {} of them", args.n);
+    if best_of > args.n {
+        plan.check_best_of()?;
+    }
     let prompts = prompts(args, &engine)?;
     let mut jobs = Vec::new();
     for prompt in prompts {
         let model = engine.predictor.description();
-        let run = if prompt.own == Params::new() {
-            plan.answer(&prompt.tokens, model)
-        } else {
-            let own = Request(prompt.own.or(&request)).plan(&engine.checkpoint);
-            own.and_then(|own| own.answer(&prompt.tokens, model))
+        let own = match prompt.own == Params::new() {
+            true => Ok(plan.clone()),
+            false => Request(prompt.own.or(&request)).plan(&engine.checkpoint),
         };
-        let run = if prompt.place.is_empty() { run? } else { run.context(prompt.place)? };
-        jobs.push(Job { id: prompt.id, columns: prompt.columns, ..Job::new(run, prompt.tokens.len(), Kind::Answer) });
+        let placed = |error: lacuna::Error| match prompt.place.is_empty() {
+            true => anyhow::Error::from(error),
+            false => anyhow::Error::from(error).context(prompt.place.clone()),
+        };
+        let mut own = own.map_err(placed)?;
+        for sample in 0..best_of {
+            own.options.seed = plan.options.seed.wrapping_add(sample as u64);
+            let run = own.answer(&prompt.tokens, model).map_err(placed)?;
+            let job = Job::new(run, prompt.tokens.len(), Kind::Answer);
+            jobs.push(Job { id: prompt.id.clone(), columns: prompt.columns.clone(), ..job });
+        }
     }
     let (checkpoint, mut replicas) = engine.parts();
     let mut show = Show::new(&args.output, jobs.len(), &plan, checkpoint);
     show.watch &= replicas.len() == 1;
-    let mut answers = InTurn { show, finished: BTreeMap::new(), shown: 0 };
+    let ends = checkpoint.ends();
+    let mut answers = InTurn { show, plan: &plan, ends, n: args.n, best_of, finished: BTreeMap::new(), shown: 0 };
     decode_all(&mut replicas, args.batch, jobs.into_iter().enumerate(), &mut answers)
 }
 
-/// Shows answers in the order of their prompts.
+/// Shows answers in the order of their prompts, of several samples the best.
 struct InTurn<'a> {
     show: Show<'a>,
+    plan: &'a Plan,
+    /// Tokens that end a text.
+    ends: Vec<Token>,
+    /// Answers that are shown of each prompt, and those that are drawn.
+    n: usize,
+    best_of: usize,
     /// Those that are finished before their turn.
     finished: BTreeMap<usize, Job>,
     shown: usize,
@@ -153,9 +178,15 @@ impl Work for InTurn<'_> {
 
     fn finished(&mut self, jobs: Vec<Numbered>) -> Result<()> {
         self.finished.extend(jobs.into_iter().map(|Numbered(number, job)| (number, job)));
-        while let Some(job) = self.finished.remove(&self.shown) {
-            self.show.finish(&job)?;
-            self.shown += 1;
+        while (self.shown..self.shown + self.best_of).all(|number| self.finished.contains_key(&number)) {
+            let drawn = self.shown..self.shown + self.best_of;
+            let mut samples: Vec<Job> = drawn.filter_map(|number| self.finished.remove(&number)).collect();
+            if self.best_of > self.n {
+                let mean = |job: &Job| job.ended(self.plan).mean_logprob(&self.ends).unwrap_or(f64::NEG_INFINITY);
+                samples.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
+            }
+            samples[..self.n].iter().try_for_each(|job| self.show.finish(job))?;
+            self.shown += self.best_of;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ mod quantize;
 mod replay;
 mod report;
 mod revise;
+mod score;
 #[cfg(feature = "serve")]
 mod serve;
 mod strategies;
@@ -31,6 +32,7 @@ pub(crate) use quantize::{Quantize, quantize};
 pub(crate) use replay::{Replay, replay};
 pub(crate) use report::{Report, report};
 pub(crate) use revise::{Revise, revise};
+pub(crate) use score::{Score, score};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Serve, serve};
 pub(crate) use strategies::strategies;

@@ -37,7 +37,7 @@ pub(crate) fn revise(args: &Revise) -> Result<()> {
     let engine = Engine::open(&args.model)?;
     let text = text_or_stdin(&args.text)?;
     ensure!(!text.is_empty(), "the text is empty: give one to revise");
-    let request = args.decoding.request()?.for_draft(&engine.checkpoint)?;
+    let request = args.decoding.request(Some(&args.output))?.for_draft(&engine.checkpoint)?;
     let plan = request.for_text(&text, &engine.checkpoint)?.plan(&engine.checkpoint)?;
     let template = engine.checkpoint.encode_draft(&text)?;
     fill::fill_template(engine, &plan, template, args.prompt.as_deref(), false, &args.output)

@@ -55,7 +55,7 @@ pub(crate) struct Tune {
 }
 
 pub(crate) fn tune(args: &Tune) -> Result<()> {
-    let request = args.decoding.request()?;
+    let request = args.decoding.request(None)?;
     ensure!(
         request.get("layer").is_none() && request.get("heads").is_none(),
         "--layer and --heads are what tune looks for: leave them out"

@@ -1,6 +1,6 @@
 //! Beliefs from logits: what [`Row::believe`] says, in one pass.
 
-use lacuna::{Belief, Error, Previous, Result, Row, Token};
+use lacuna::{Belief, Error, Previous, Result, Row, Token, alternatives};
 
 use super::kernel::{Summary, divergence};
 use crate::ask::takes_the_largest;
@@ -32,6 +32,7 @@ pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous
         divergence,
         scored: row.scored_token.map(|token| probability(logits[token as usize])),
         vote: None,
+        alternatives: alternatives(logits, log_total, row.alternatives),
     })
 }
 

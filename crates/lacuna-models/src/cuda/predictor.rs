@@ -80,7 +80,12 @@ impl CudaPredictor {
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: Description { rollouts: false, refreshes: false, ..architecture.description(mask) },
+            description: Description {
+                rollouts: false,
+                refreshes: false,
+                alternatives: false,
+                ..architecture.description(mask)
+            },
             architecture: architecture.clone(),
             precision,
             layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),

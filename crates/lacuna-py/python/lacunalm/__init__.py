@@ -28,6 +28,7 @@ from ._native import (
     register_pace,
 )
 from .catalogue import OPTIONS, ORDERS, PACES, PRESETS, REVISIONS, strategies
+from .likelihood import Score, ScoredToken
 from .model import Cancelled, Model
 from .options import Options
 from .sampler import decode, decode_batch
@@ -49,6 +50,8 @@ __all__ = [
     "RankedPositions",
     "Result",
     "Run",
+    "Score",
+    "ScoredToken",
     "Seen",
     "Step",
     "Stream",

@@ -230,6 +230,17 @@ class Model:
     def usual_batch(self) -> int:
         """Recommended batch size for many texts, on each replica."""
 
+    def score_pairs(
+        self,
+        pairs: Sequence[tuple[Any, Any]],
+        request: str,
+        *,
+        system: str | None = None,
+        raw: bool = False,
+        batch: int | None = None,
+    ) -> str:
+        """Scores texts behind prompts, as JSON, in which `request` is written, too; `lacunalm.Model.score` says what it is."""
+
     def log_probabilities(
         self, canvases: Sequence[Sequence[int]], targets: Sequence[Sequence[tuple[int, int]]]
     ) -> list[list[float]]:
@@ -285,6 +296,9 @@ class Model:
 class Plan:
     """Options that were checked for a model."""
 
+    def check_best_of(self) -> None:
+        """Refuses to look for the best of several samples if all of them would be alike."""
+
 @final
 class Seen:
     """Output of a model for a canvas. numpy.asarray and torch.frombuffer take its memory as it is."""
@@ -301,8 +315,16 @@ class Seen:
 class Commit:
     """A position that was decided."""
 
-    def __new__(cls, position: int, token: int, probability: float, entropy: float, score: float) -> Commit: ...
-    def __getnewargs__(self) -> tuple[int, int, float, float, float]: ...
+    def __new__(
+        cls,
+        position: int,
+        token: int,
+        probability: float,
+        entropy: float,
+        score: float,
+        top_logprobs: Sequence[tuple[int, float]] = ...,
+    ) -> Commit: ...
+    def __getnewargs__(self) -> tuple[int, int, float, float, float, list[tuple[int, float]]]: ...
 
     @property
     def position(self) -> int:
@@ -323,6 +345,10 @@ class Commit:
     @property
     def score(self) -> float:
         """The score by which the order ranked it."""
+
+    @property
+    def top_logprobs(self) -> list[tuple[int, float]]:
+        """The most probable tokens and their log-probabilities, as many as `top_logprobs` asked for."""
 
 class Step:
     """Changes of one step."""
@@ -473,6 +499,10 @@ class Result:
     @property
     def tokens_per_second(self) -> float:
         """Tokens of the visible text for each of these seconds."""
+
+    @property
+    def mean_logprob(self) -> float | None:
+        """Mean log-probability of the tokens that were written, each in the step that decided it; None if there are none."""
 
     def to_json(self) -> str:
         """The record as a line of JSON, as `lacuna generate --format json` prints it and `lacuna replay` shows it."""

@@ -5,18 +5,20 @@ The harness has no entry points for models: `python -m lacunalm.harness` registe
     python -m lacunalm.harness --model lacuna --model_args path=LLaDA-8B-Instruct,strategy=dos+eb --tasks gsm8k --apply_chat_template
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from tqdm import tqdm
 
-from .likelihood import is_greedy, loglikelihood
+from .likelihood import is_greedy, score
 from .model import Model
 
 IGNORED = {"do_sample", "until", "max_gen_toks", "num_beams"}
 """Generation arguments that are not options of decoding, or that are taken otherwise."""
+TOGETHER = 32
+"""Continuations that are scored together."""
 
 
 @register_model("lacuna")  # type: ignore[no-untyped-call]
@@ -44,6 +46,7 @@ class LacunaLM(LM):
         )
         self.batch = self.model.usual_batch if batch_size == "auto" else int(batch_size)
         self.samples, self.checks_greedy = int(mc_num), is_check_greedy
+        self.guidance = 0.0 if cfg is None else float(cfg)
         self.options = options if cfg is None else {"guidance": cfg, **options}
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -83,23 +86,30 @@ class LacunaLM(LM):
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """LLaDA's Monte Carlo estimate for each continuation, and whether the model would write it."""
         answers = []
-        for request in tqdm(requests, disable=disable_tqdm, desc="lacuna"):
-            context, continuation = request.args
-            # As LLaDA's evaluation does: a space belongs to the continuation.
-            spaces = len(context) - len(context.rstrip())
-            context, continuation = context[: len(context) - spaces], context[len(context) - spaces :] + continuation
-            begin, whole = self.model.encode(context), self.model.encode(context + continuation)
-            end = whole[len(begin) :]
-            found = loglikelihood(self.model, begin, end, samples=self.samples, batch=self.batch, seed=0)
-            greedy = self.checks_greedy and is_greedy(self.model, begin, end)
+        for request, found in zip(requests, self._scores([request.args for request in requests], disable_tqdm), strict=True):
+            greedy = self.checks_greedy and self._is_greedy(*request.args)
             answers.append((found, greedy))
             self.cache_hook.add_partial("loglikelihood", request.args, answers[-1])
         return answers
 
+    def _scores(self, pairs: Sequence[tuple[str, str]], disable_tqdm: bool) -> Iterator[float]:
+        """The estimate for each continuation of a context; canvases of several share forward passes."""
+        with tqdm(total=len(pairs), disable=disable_tqdm, desc="lacuna") as bar:
+            for first in range(0, len(pairs), TOGETHER):
+                some = pairs[first : first + TOGETHER]
+                found = score(
+                    self.model, some, raw=True, batch=self.batch, samples=self.samples, guidance=self.guidance
+                )
+                yield from (one.loglikelihood for one in found)
+                bar.update(len(some))
+
+    def _is_greedy(self, context: str, continuation: str) -> bool:
+        begin = self.model.encode(context.rstrip()) if context.strip() else []
+        return is_greedy(self.model, begin, self.model.encode(context + continuation)[len(begin) :])
+
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
         """The estimate for whole texts."""
-        texts = tqdm(requests, disable=disable_tqdm, desc="lacuna")
-        return [self.model.loglikelihood([], text.args[0], samples=self.samples, batch=self.batch) for text in texts]
+        return list(self._scores([("", request.args[0]) for request in requests], disable_tqdm))
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The engine: a checkpoint that decodes."""
 
 import asyncio
+import math
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from . import _native
 from ._native import Frame, Result, Step, Stream
-from .likelihood import loglikelihood
+from .likelihood import Score, score
 from .options import Options, Seedless
 from .together import Together
 
@@ -100,6 +101,7 @@ class Model(_native.Model):
         prompt: str | Sequence[Message] | Sequence[int],
         *,
         n: None = None,
+        best_of: int | None = None,
         seed: int | None = None,
         **asked: Unpack[Asked],
     ) -> Result: ...
@@ -109,6 +111,7 @@ class Model(_native.Model):
         prompt: str | Sequence[Message] | Sequence[int],
         *,
         n: int | None = None,
+        best_of: int | None = None,
         seed: int | Sequence[int] | None = None,
         **asked: Unpack[Asked],
     ) -> list[Result]: ...
@@ -118,6 +121,7 @@ class Model(_native.Model):
         prompt: Sequence[str] | Sequence[Sequence[Message]] | Sequence[Sequence[int]],
         *,
         n: int | None = None,
+        best_of: int | None = None,
         seed: int | Sequence[int] | None = None,
         **asked: Unpack[Asked],
     ) -> list[Result]: ...
@@ -127,6 +131,7 @@ class Model(_native.Model):
         prompt: SupportsToList,
         *,
         n: int | None = None,
+        best_of: int | None = None,
         seed: int | Sequence[int] | None = None,
         **asked: Unpack[Asked],
     ) -> Any: ...
@@ -135,6 +140,7 @@ class Model(_native.Model):
         prompt: Any,
         *,
         n: int | None = None,
+        best_of: int | None = None,
         seed: int | Sequence[int] | None = None,
         system: str | None = None,
         raw: bool = False,
@@ -154,6 +160,9 @@ class Model(_native.Model):
         stands several times in a list is sampled in the same way. For a list of prompts, `n` gives the samples of the first prompt,
         then those of the second, and a list of seeds has one for each prompt.
 
+        `best_of` samples are drawn where it is given, and the `n` best are returned, the best first: those with the highest
+        `mean_logprob`. That takes a temperature above 0.
+
         A text ends before the first of the `stop` strings. `progress` shows a line on standard error, or is called with the number of
         finished texts and of all. `on_step` is called with the number of a text and what each of its steps changed. Decoding ends
         with `Cancelled` once `cancel.is_set()`, say of a threading.Event. `map` hands over results as they come.
@@ -162,16 +171,21 @@ class Model(_native.Model):
         """
         several = _native.is_list_of_prompts(prompt)
         prompts = _listed(prompt) if several else [prompt]
+        wanted = 1 if n is None else _positive("n", n)
+        drawn = wanted if best_of is None else _positive("best_of", best_of)
+        if drawn < wanted:
+            raise ValueError(f"best_of is {drawn}, but n asks for {wanted} of them")
         if seed is not None and not isinstance(seed, int) and hasattr(seed, "__len__"):
-            if n is not None:
-                raise ValueError("n and a list of seeds both say how many samples there are: leave one out")
+            if n is not None or best_of is not None:
+                raise ValueError("n, best_of and a list of seeds all say how many samples there are: leave the others out")
             if several and len(seed) != len(prompts):
                 raise ValueError(f"there are {len(prompts)} prompts, but {len(seed)} seeds: give one for each")
             seeds = [int(one) for one in seed]
             prompts = prompts if several else prompts * len(seeds)
         else:
-            copies = 1 if n is None else _positive("n", n)
-            prompts = [one for one in prompts for _ in range(copies)]
+            if drawn > wanted:
+                self.plan(**options).check_best_of()
+            prompts = [one for one in prompts for _ in range(drawn)]
             seeds = [one for _, one in _with_seeds(prompts, 0 if seed is None else cast(int, seed))]
         results = list(
             self._decode(
@@ -188,6 +202,9 @@ class Model(_native.Model):
                 **options,
             )
         )
+        if drawn > wanted:
+            groups = (results[first : first + drawn] for first in range(0, len(results), drawn))
+            results = [one for group in groups for one in sorted(group, key=_mean_logprob, reverse=True)[:wanted]]
         single = not several and n is None and (seed is None or not hasattr(seed, "__len__"))
         return results[0] if single else results
 
@@ -334,35 +351,84 @@ class Model(_native.Model):
         while not stream.finished:
             yield await asyncio.to_thread(next, stream)
 
-    def loglikelihood(
+    @overload
+    def score(self, text: str, *, prompt: Prompt | None = None, **asked: Any) -> Score: ...
+    @overload
+    def score(self, text: Sequence[str], *, prompt: Any = None, **asked: Any) -> list[Score]: ...
+    @overload
+    def score(self, text: Sequence[int] | SupportsToList, *, prompt: Prompt | None = None, **asked: Any) -> Score: ...
+    def score(
         self,
-        prompt: str | Sequence[int],
-        answer: str | Sequence[int],
+        text: Any,
         *,
-        samples: int = 128,
-        batch: int = 32,
-        seed: int = 0,
-    ) -> float:
-        """The logarithm of the probability of an answer to a raw prompt: LLaDA's Monte Carlo estimate of its lower bound.
+        prompt: Any = None,
+        system: str | None = None,
+        raw: bool = False,
+        order: Literal["estimate", "left", "right", "random"] | None = None,
+        steps: Sequence[Sequence[int]] | None = None,
+        samples: int | None = None,
+        seed: int | None = None,
+        guidance: float | None = None,
+        batch: int | None = None,
+    ) -> Score | list[Score]:
+        """Tells how likely a text is, or each of a list of texts, behind a prompt: one for all, or a list with one for each.
 
-        Each of the `samples` masks l of the answer's L tokens, l spread evenly over 1 to L in each `batch`, and weighs the
-        log-probabilities of these tokens with L / l. LLaDA's evaluation uses 128 samples.
+        The prompt is as for `generate`, or there is none. Behind a `raw` prompt the text is cut as lm-evaluation-harness cuts it.
+
+        `order` "estimate", which is meant if none is given, is LLaDA's Monte Carlo estimate of a lower bound on the
+        log-likelihood: each of the `samples` (128) masks l of the text's L tokens, by the rule and from the `seed` (1234) of LLaDA's
+        evaluation code, and weighs the log-probabilities of these tokens with L / l. "left", "right" and "random" score the tokens
+        one by one in this order, which is the exact log-likelihood of writing the text so; `steps` names an order of your own, as
+        lists of places in the text. `guidance` is the scale of classifier-free guidance. `batch` canvases share a forward pass; it
+        changes no score.
         """
-        return loglikelihood(self, prompt, answer, samples=samples, batch=batch, seed=seed)
+        several = not isinstance(text, str) and any(not hasattr(one, "__index__") for one in _listed(text))
+        texts = _listed(text) if several else [text]
+        given = not isinstance(prompt, str) and several and prompt is not None and _native.is_list_of_prompts(prompt)
+        prompts = _listed(prompt) if given else [prompt] * len(texts)
+        if len(prompts) != len(texts):
+            raise ValueError(f"there are {len(texts)} texts, but {len(prompts)} prompts: give one for each, or one for all")
+        scores = score(
+            self,
+            list(zip(prompts, texts, strict=True)),
+            system=system,
+            raw=raw,
+            batch=None if batch is None else _positive("batch", batch),
+            order=None if order is None else str(order),
+            steps=None if steps is None else [[_whole("steps", place) for place in step] for step in steps],
+            samples=None if samples is None else _positive("samples", samples),
+            seed=None if seed is None else _whole("seed", seed),
+            guidance=None if guidance is None else _finite("guidance", guidance),
+        )
+        return scores if several else scores[0]
 
 
 def _listed(prompts: Any) -> list[Any]:
     return list(prompts.tolist() if hasattr(prompts, "tolist") else prompts)
 
 
-def _positive(name: str, number: Any) -> int:
+def _whole(name: str, number: Any, least: int = 0) -> int:
     try:
         whole = number.__index__()
     except AttributeError:
         raise TypeError(f"{name} must be a whole number, but it is {number!r}") from None
-    if whole < 1:
-        raise ValueError(f"{name} is {whole}, but it must be 1 or more")
+    if not least <= whole < 1 << 64:
+        raise ValueError(f"{name} is {whole}, but it must be {least} or more, and have at most 64 bits")
     return int(whole)
+
+
+def _finite(name: str, number: Any) -> float:
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}, but it must be a number")
+    return float(number)
+
+
+def _positive(name: str, number: Any) -> int:
+    return _whole(name, number, 1)
+
+
+def _mean_logprob(result: Result) -> float:
+    return -math.inf if result.mean_logprob is None else result.mean_logprob
 
 
 def _with_seeds(prompts: Iterable[Any], seed: int) -> Iterator[tuple[Any, int]]:

@@ -68,9 +68,26 @@ class Harness(unittest.TestCase):
         right = sum(f"#### {row['final']}" in result.text for row, result in zip(rows, expected, strict=True))
         self.assertEqual(results["exact_match,final"], right / LIMIT)
 
+    def test_numbers_are_those_of_lacunas_own_evaluation(self):
+        for strategy in ("dos+eb", "confidence"):
+            results, samples = self.evaluate(WORDS, strategy=strategy, device="cpu", gen_length=128)
+            with tempfile.TemporaryDirectory() as folder:
+                command = ["eval", "words", "--strategy", strategy, "--limit", str(LIMIT), "--device", "cpu"]
+                self.assertEqual(lacuna.main([*command, "--out", folder]), 0)
+                [own] = json.loads(pathlib.Path(folder, "results.json").read_text())
+                [file] = pathlib.Path(folder, "samples").iterdir()
+                rows = sorted((json.loads(line) for line in file.read_text().splitlines()), key=lambda row: row["row"])
+            self.assertEqual(results["exact_match,final"], own["accuracy"])
+            self.assertEqual([sample["resps"][0][0] for sample in samples], [row["answer"] for row in rows])
+
     def test_likelihoods_choose(self):
-        results, _ = self.evaluate(CHOICE, device="cpu", mc_num=16)
+        results, samples = self.evaluate(CHOICE, device="cpu", mc_num=16)
         self.assertEqual(results["acc,none"], 1.0)
+        model = lacuna.Model(device="cpu")
+        for sample in samples:
+            for (context, continuation), [(found, _)] in zip(sample["arguments"], sample["resps"], strict=True):
+                exact = model.score(continuation, prompt=context, raw=True, samples=16).loglikelihood
+                self.assertAlmostEqual(float(found), exact)
 
 
 if __name__ == "__main__":

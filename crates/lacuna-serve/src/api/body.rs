@@ -22,6 +22,8 @@ use crate::service::Service;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_STOPS: usize = 16;
 const LONGEST_STOP: usize = 256;
+/// The most alternatives that OpenAI's completions have.
+const MOST_LOGPROBS: usize = 5;
 
 /// A JSON object.
 pub(crate) struct Payload(pub(crate) Map<String, Value>);
@@ -82,15 +84,15 @@ pub(crate) struct CompletionBody {
     /// Number of texts for each prompt.
     #[schema(minimum = 1)]
     n: Option<usize>,
-    /// As many as n: there is no other way to choose among them.
+    /// Draw this many texts for each prompt and return the n best, by the mean log probability of their tokens; n if not given.
     #[schema(minimum = 1)]
     best_of: Option<usize>,
     /// Strings that end the text.
     stop: Option<Stop>,
     /// Put the prompt before the text.
     echo: Option<bool>,
-    /// 0: tell the log probability that each token had when it was decided.
-    #[schema(minimum = 0, maximum = 0)]
+    /// Tell the log probability that each token had when it was decided, and this many of the most probable tokens there.
+    #[schema(minimum = 0, maximum = 5)]
     logprobs: Option<usize>,
     /// Send the text as it becomes final.
     stream: Option<bool>,
@@ -121,6 +123,9 @@ pub(crate) struct ChatBody {
     /// Number of answers.
     #[schema(minimum = 1)]
     n: Option<usize>,
+    /// Draw this many answers and return the n best, by the mean log probability of their tokens; n if not given.
+    #[schema(minimum = 1)]
+    best_of: Option<usize>,
     /// Strings that end the answer.
     stop: Option<Stop>,
     /// Tell the log probability that each token had when it was decided.
@@ -299,6 +304,8 @@ pub(crate) struct Ask {
     pub(crate) max_tokens: Option<usize>,
     /// Number of texts for each prompt.
     pub(crate) n: usize,
+    /// How many are drawn, of which the n best are returned.
+    pub(crate) best_of: usize,
     pub(crate) stops: Vec<String>,
     pub(crate) echo: bool,
     pub(crate) logprobs: bool,
@@ -348,12 +355,15 @@ impl Ask {
             request = format.apply(request)?;
         }
         let n = body.n.unwrap_or(1);
-        if body.best_of.is_some_and(|best_of| best_of != n) {
-            return Err(ApiError::bad("best_of must be n: all texts are returned").at("best_of"));
+        if request.integer("top_logprobs").is_some_and(|count| count > 0) {
+            return Err(ApiError::bad("top_logprobs is for chats: logprobs says how many here").at("top_logprobs"));
         }
-        if body.logprobs.is_some_and(|alternatives| alternatives > 0) {
-            let why = "logprobs can only be 0, the chosen tokens' own: other tokens' probabilities are not kept";
-            return Err(ApiError::bad(why).at("logprobs"));
+        if let Some(count) = body.logprobs {
+            if count > MOST_LOGPROBS {
+                let why = format!("logprobs is {count}, but it must be at most {MOST_LOGPROBS}");
+                return Err(ApiError::bad(why).at("logprobs"));
+            }
+            request = request.with("top_logprobs", count)?;
         }
         if body.logprobs.is_some() && body.echo == Some(true) {
             let why = "echo with logprobs asks how probable the prompt is, token by token from left to right; a masked \
@@ -377,6 +387,7 @@ impl Ask {
             request,
             max_tokens: most_tokens(&[("max_tokens", body.max_tokens)])?,
             n,
+            best_of: body.best_of.unwrap_or(n),
             stops: stops(body.stop)?,
             echo: body.echo.unwrap_or(false),
             logprobs: body.logprobs.is_some(),
@@ -395,6 +406,11 @@ impl Ask {
         let body: ChatBody = typed(Value::Object(body))?;
         if let Some(format) = body.response_format {
             request = format.apply(request)?;
+        }
+        let n = body.n.unwrap_or(1);
+        let logprobs = body.logprobs.unwrap_or(false);
+        if !logprobs && request.integer("top_logprobs").is_some_and(|count| count > 0) {
+            return Err(ApiError::bad("top_logprobs needs logprobs: true").at("top_logprobs"));
         }
         let offer = Offer::new(body.tools, body.tool_choice)?;
         if body.messages.is_empty() {
@@ -419,10 +435,11 @@ impl Ask {
             goal: body.text.map_or(Goal::Answer, Goal::Gaps),
             request,
             max_tokens: most_tokens(&lengths)?,
-            n: body.n.unwrap_or(1),
+            n,
+            best_of: body.best_of.unwrap_or(n),
             stops: stops(body.stop)?,
             echo: false,
-            logprobs: body.logprobs.unwrap_or(false),
+            logprobs,
             stream: body.stream.unwrap_or(false),
             include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
             allow_eos: body.allow_eos.unwrap_or(false),
@@ -434,6 +451,17 @@ impl Ask {
     fn checked(self) -> Result<Self, ApiError> {
         if self.n == 0 {
             return Err(ApiError::bad("n is 0, but it must be 1 or more").at("n"));
+        }
+        if self.best_of < self.n {
+            let why = format!("best_of is {}, but n asks for {} of them", self.best_of, self.n);
+            return Err(ApiError::bad(why).at("best_of"));
+        }
+        if self.best_of > self.n && self.stream {
+            let why = "best_of cannot be streamed: which text is best shows when all are there";
+            return Err(ApiError::bad(why).at("best_of"));
+        }
+        if self.best_of > self.n && matches!(self.goal, Goal::Gaps(_)) {
+            return Err(ApiError::bad("best_of is for answers, not for texts with gaps").at("best_of"));
         }
         if self.allow_eos && matches!(self.goal, Goal::Answer) {
             return Err(ApiError::bad("allow_eos is for gaps: an answer may end anyway").at("allow_eos"));

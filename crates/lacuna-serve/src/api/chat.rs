@@ -13,7 +13,7 @@ use super::body::{Ask, Payload};
 use super::exchange::{Head, Piece, Usage, take_on};
 use super::tools::ToolCall;
 use crate::service::Service;
-use crate::transcript::{Finish, News, Scored};
+use crate::transcript::{Alternative, Finish, News, Scored};
 use crate::watch::Watch;
 
 /// An answer.
@@ -68,9 +68,16 @@ pub(crate) struct ChatLogprob {
     logprob: f64,
     /// The token's bytes: a character may be spread over several tokens.
     bytes: Vec<u8>,
-    /// Always empty: alternatives are not kept.
-    #[schema(value_type = Vec<f64>, max_items = 0)]
-    top_logprobs: [(); 0],
+    /// The most probable tokens in that step, as many as top_logprobs asked for, the most probable first.
+    top_logprobs: Vec<TopLogprob>,
+}
+
+/// One of the most probable tokens.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TopLogprob {
+    token: String,
+    logprob: f64,
+    bytes: Vec<u8>,
 }
 
 /// A part of a streamed answer.
@@ -112,11 +119,12 @@ pub(crate) struct Delta {
 
 impl ChatLogprobs {
     fn of(scored: Vec<Scored>) -> Option<Self> {
+        let top = |Alternative { text: token, bytes, logprob }| TopLogprob { token, logprob, bytes };
         let token = |scored: Scored| ChatLogprob {
             token: scored.text,
             logprob: scored.logprob,
             bytes: scored.bytes,
-            top_logprobs: [],
+            top_logprobs: scored.alternatives.into_iter().map(top).collect(),
         };
         (!scored.is_empty()).then(|| Self { content: scored.into_iter().map(token).collect() })
     }
@@ -140,7 +148,7 @@ pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Pay
             piece => Some(chunk(head, piece, false, usage)),
         }));
     }
-    let (Head { id, created, model }, texts, usage) = exchange.finish().await?;
+    let (Head { id, created, model }, texts, usage) = exchange.finish(&ask).await?;
     let choice = |(index, news): (usize, News)| {
         let call = ToolCall::parse(&news.text, &format!("{id}-{index}"), None).filter(|_| offers);
         ChatChoice {

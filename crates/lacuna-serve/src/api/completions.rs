@@ -1,5 +1,6 @@
 //! `/v1/completions`: text continued, or gaps filled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -45,19 +46,28 @@ pub(crate) struct CompletionChoice {
 pub(crate) struct CompletionLogprobs {
     tokens: Vec<String>,
     token_logprobs: Vec<f64>,
-    /// Alternatives are not kept.
-    #[schema(value_type = Option<Vec<f64>>, required)]
-    top_logprobs: Option<()>,
+    /// For each token the most probable ones in that step and their log probabilities, and the token itself; null if none were asked
+    /// for.
+    #[schema(required)]
+    top_logprobs: Option<Vec<BTreeMap<String, f64>>>,
     /// Each token's start in the text, in characters.
     text_offset: Vec<usize>,
 }
 
 impl CompletionLogprobs {
     fn of(scored: &[Scored]) -> Option<Self> {
+        // Tokens that are written alike, parts of characters among them, share an entry: the most probable of them has it.
+        let top = |token: &Scored| {
+            let others = token.alternatives.iter().rev().map(|other| (other.text.clone(), other.logprob));
+            let mut all: BTreeMap<String, f64> = others.collect();
+            all.entry(token.text.clone()).or_insert(token.logprob);
+            all
+        };
+        let asked = scored.iter().any(|token| !token.alternatives.is_empty());
         let logprobs = Self {
             tokens: scored.iter().map(|token| token.text.clone()).collect(),
             token_logprobs: scored.iter().map(|token| token.logprob).collect(),
-            top_logprobs: None,
+            top_logprobs: asked.then(|| scored.iter().map(top).collect()),
             text_offset: scored.iter().map(|token| token.offset).collect(),
         };
         (!scored.is_empty()).then_some(logprobs)
@@ -87,7 +97,7 @@ pub(crate) async fn completions(
     if ask.stream {
         return Ok(exchange.stream(chunk));
     }
-    let (head, texts, usage) = exchange.finish().await?;
+    let (head, texts, usage) = exchange.finish(&ask).await?;
     let choices = texts.into_iter().enumerate().map(|(index, news)| CompletionChoice::new(index, news)).collect();
     Ok(Json(completion(&head, choices, Some(Some(usage)))).into_response())
 }

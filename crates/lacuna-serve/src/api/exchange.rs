@@ -195,8 +195,8 @@ impl Exchange {
         self.usage.clone()
     }
 
-    /// All texts, whole.
-    pub(crate) async fn finish(mut self) -> Result<(Head, Vec<News>, Usage), ApiError> {
+    /// All texts that were asked for, whole.
+    pub(crate) async fn finish(mut self, ask: &Ask) -> Result<(Head, Vec<News>, Usage), ApiError> {
         let mut texts: Vec<News> = self.transcripts.iter().map(|_| News::default()).collect();
         while let Some(step) = self.step().await {
             let (_, Piece { index, news, .. }) = step?;
@@ -204,6 +204,18 @@ impl Exchange {
             whole.text.push_str(&news.text);
             whole.tokens.extend(news.tokens);
             whole.finish = news.finish;
+        }
+        if ask.best_of > ask.n {
+            let mut ranked: Vec<(f64, News)> =
+                self.transcripts.iter().map(Transcript::mean_logprob).zip(texts).collect();
+            for samples in ranked.chunks_mut(ask.best_of) {
+                samples.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            }
+            let chosen = ranked.into_iter().enumerate().filter(|(place, _)| place % ask.best_of < ask.n);
+            texts = chosen.map(|(_, (_, news))| news).collect();
+        }
+        if !ask.logprobs {
+            texts.iter_mut().for_each(|news| news.tokens.clear());
         }
         Ok((self.head.clone(), texts, self.usage()))
     }

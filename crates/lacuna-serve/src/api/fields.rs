@@ -23,7 +23,7 @@ const ORDER: &str = "tokens are not chosen one after the other, so there are no 
 const TEXT: &str = "this server writes text only";
 
 /// Fields that cannot be honoured. The neutral value is accepted: null, false, 0, "none", [], {}, or plain text.
-pub(crate) const REFUSED: [Refused; 17] = [
+pub(crate) const REFUSED: [Refused; 16] = [
     Refused { name: "logit_bias", why: "logits cannot be changed from outside" },
     Refused { name: "frequency_penalty", why: ORDER },
     Refused { name: "presence_penalty", why: ORDER },
@@ -39,7 +39,6 @@ pub(crate) const REFUSED: [Refused; 17] = [
     Refused { name: "prediction", why: "a predicted text is not used; a text with gaps (the field text) is" },
     Refused { name: "reasoning_effort", why: "how much is computed is set by strategy, steps and gamma" },
     Refused { name: "store", why: "this server stores nothing" },
-    Refused { name: "top_logprobs", why: "of each position only the chosen token's probability is kept" },
     Refused { name: "moderation", why: "this server does not moderate" },
 ];
 

@@ -13,6 +13,7 @@ mod openapi;
 mod operations;
 mod prepare;
 mod probe;
+mod score;
 mod spell;
 mod steps;
 mod strategies;
@@ -57,6 +58,7 @@ pub(crate) fn router(service: Arc<Service>) -> Result<Router> {
         .route("/v1/models", get(models::models))
         .route("/v1/models/{id}", get(models::model))
         .route("/v1/probe", post(probe::probe))
+        .route("/v1/score", post(score::score))
         .route("/v1/steps", post(steps::steps))
         .route("/v1/strategies", get(strategies::strategies))
         .route("/tokenize", post(tokenize::tokenize))

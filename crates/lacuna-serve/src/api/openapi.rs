@@ -7,7 +7,7 @@ use utoipa::OpenApi;
 use super::body::{ChatBody, CompletionBody};
 use super::fields::{REFUSED, WITHOUT_EFFECT, schemas};
 use super::neutral::NEUTRAL;
-use super::{chat, completions, models, operations, probe, steps, strategies, tokenize};
+use super::{chat, completions, models, operations, probe, score, steps, strategies, tokenize};
 use crate::service::Service;
 
 const EVENTS: &str = "text/event-stream";
@@ -24,6 +24,7 @@ const EVENTS: &str = "text/event-stream";
         models::models,
         models::model,
         probe::probe,
+        score::score,
         steps::steps,
         strategies::strategies,
         operations::health,
@@ -42,6 +43,7 @@ const EVENTS: &str = "text/event-stream";
         steps::StepEvent,
         steps::WatchField,
         probe::ProbeBody,
+        score::ScoreBody,
     ))
 )]
 struct Description;

@@ -31,20 +31,23 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
         return Err(ApiError::no_model(asked, served));
     }
     let limits = &service.config.limits;
-    let wanted = ask.given.count().saturating_mul(ask.n);
+    let wanted = ask.given.count().saturating_mul(ask.best_of);
     let most = limits.runs.min(limits.capacity(1));
     if wanted > most {
         let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
-        return Err(ApiError::bad(why).at("n"));
+        return Err(ApiError::bad(why).at(if ask.best_of > ask.n { "best_of" } else { "n" }));
     }
     let plan = plan(service, ask, watch)?;
+    if ask.best_of > ask.n {
+        plan.check_best_of().map_err(|error| ApiError::from(error).at("best_of"))?;
+    }
     let kind = kind_of(&ask.goal);
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
     for prompt in prompts(service, &ask.given)? {
         let (start, region) = start(service, &prompt, &ask.goal, &prepared.plan)?;
         let echo = if ask.echo { Some(service.text()?.decode(&prompt, Specials::Skip)?) } else { None };
-        for choice in 0..ask.n {
+        for choice in 0..ask.best_of {
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
             let most = plan.max_tokens.unwrap_or(0);
@@ -74,7 +77,11 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
             };
             let transcript = Transcript::new(run.canvas().clone(), region, longest, ends, ask.stops.clone(), open_end);
             prepared.prompt_tokens += if choice == 0 { transcript.prompt_tokens() } else { 0 };
-            prepared.transcripts.push(if ask.logprobs { transcript.scored() } else { transcript });
+            prepared.transcripts.push(if ask.logprobs || ask.best_of > ask.n {
+                transcript.scored()
+            } else {
+                transcript
+            });
             prepared.echoes.push(echo.clone());
             prepared.runs.push((task, run));
         }

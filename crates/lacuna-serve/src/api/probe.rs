@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use lacuna::catalogue::Params;
-use lacuna::{AttentionSource, Belief, Draw, Row, Sampling, Target, Token, TokenSet, View};
+use lacuna::{AttentionSource, Draw, Row, Sampling, Target, Token, TokenSet, View, most_probable};
 use lacuna_models::{Model, PlanContext};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -176,23 +176,15 @@ impl Asked {
         })
     }
 
-    /// One forward pass; the candidates are found by reading the slot again and again without those already found.
+    /// One forward pass.
     fn answer(self, model: &mut dyn Model) -> lacuna::Result<Seen> {
-        let Self { tokens, position, mut allowed, sources, .. } = self;
+        let Self { tokens, position, allowed, sources, .. } = self;
         let sampling = Sampling::default();
         model.observe(&[View { tokens: &tokens, ..View::default() }])?;
-        let mut read = |allowed: &TokenSet| -> lacuna::Result<Belief> {
-            let row = Row::new(0, Target::Position(position), &sampling, allowed, Draw::new(0, 0, position));
-            Ok(model.read(&[row])?.remove(0))
-        };
-        let entropy = read(&allowed)?.entropy;
-        let (mut candidates, mut left) = (Vec::new(), 1.0);
-        while candidates.len() < self.candidates {
-            let next = read(&allowed)?;
-            candidates.push((next.token, next.probability * left));
-            left *= 1.0 - next.probability;
-            allowed.remove(next.token);
-        }
+        let row = Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position));
+        let entropy = model.read(&[row])?.remove(0).entropy;
+        let candidates = most_probable(&[row], self.candidates, model)?.0.remove(0);
+        let candidates = candidates.into_iter().map(|(token, logprob)| (token, logprob.exp())).collect();
         let attention = if sources.is_empty() { None } else { model.attention(&tokens, position, &sources)? };
         Ok(Seen { entropy, candidates, attention: attention.map(largest) })
     }

@@ -313,7 +313,11 @@ impl Follower {
             if written.contains(UNFINISHED) {
                 written = self.completed(commit.position, text)?;
             }
-            Ok(Detail::of(commit, written))
+            let mut detail = Detail::of(commit, written);
+            for top in &mut detail.top_logprobs {
+                top.text = spell(&[top.token], text)?;
+            }
+            Ok(detail)
         });
         committed.collect()
     }

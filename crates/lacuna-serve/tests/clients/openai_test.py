@@ -75,6 +75,20 @@ class OfficialClient(unittest.TestCase):
         self.assertEqual(between.usage.completion_tokens, 6)
         scored = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, logprobs=0).choices[0].logprobs
         self.assertEqual("".join(scored.tokens), text)
+        best = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, logprobs=5).choices[0].logprobs
+        self.assertEqual(best.token_logprobs, scored.token_logprobs)
+        for token, logprob, top in zip(best.tokens, best.token_logprobs, best.top_logprobs, strict=True):
+            self.assertEqual((top[token], max(top.values())), (logprob, logprob))
+
+    def test_alternatives_come_with_logprobs(self):
+        whole = self.chat(logprobs=True, top_logprobs=20).choices[0].logprobs.content
+        self.assertEqual({len(token.top_logprobs) for token in whole}, {20})
+        self.assertTrue(all(bytes(top.bytes).decode(errors="replace") for token in whole for top in token.top_logprobs))
+        streamed = self.chat(logprobs=True, top_logprobs=20, stream=True)
+        pieces = [piece.choices[0].logprobs for piece in streamed if piece.choices]
+        self.assertEqual([token for piece in pieces if piece for token in piece.content], whole)
+        drawn = self.chat(logprobs=True, top_logprobs=1, temperature=1.5, seed=3).choices[0].logprobs.content
+        self.assertTrue(all(token.logprob <= token.top_logprobs[0].logprob for token in drawn))
 
     def test_structured_outputs_are_parsed(self):
         for strategy in ["dos+eb", "confidence", "random+top4", "wino", "left"]:
@@ -111,8 +125,9 @@ class OfficialClient(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(tools=[{"type": "function", "function": {"name": "a b"}}])
         self.assertEqual(caught.exception.param, "tools")
-        with self.assertRaises(openai.BadRequestError):
-            self.chat(logprobs=True, top_logprobs=3)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(top_logprobs=3)
+        self.assertEqual(caught.exception.param, "top_logprobs")
         with self.assertRaises(openai.NotFoundError) as caught:
             self.client.models.retrieve("gpt-4")
         self.assertEqual(caught.exception.code, "model_not_found")

@@ -29,6 +29,11 @@ pub trait Order: Debug + Send + Sync {
         scenes.iter().map(|scene| self.score(scene)).collect()
     }
 
+    /// True if its scores depend on the seed.
+    fn draws(&self) -> bool {
+        false
+    }
+
     /// Rows beside the candidates whose beliefs it uses.
     fn rows(&self, _canvas: &Canvas, _block: &Block) -> Vec<Target> {
         Vec::new()
@@ -116,6 +121,10 @@ pub struct Random;
 impl Order for Random {
     fn ranks_by(&self) -> RankBy<'_> {
         RankBy::Known
+    }
+
+    fn draws(&self) -> bool {
+        true
     }
 
     fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {

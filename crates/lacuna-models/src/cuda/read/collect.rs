@@ -71,6 +71,7 @@ fn believe(found: &Summary, position: usize, scored: bool, before: Option<f64>) 
         divergence: before.map(|before| divergence / total + before - log_total),
         scored: scored.then(|| probability(found.scored)),
         vote: None,
+        alternatives: Vec::new(),
     })
 }
 
