@@ -104,7 +104,9 @@ test("a prompt is typed, run with the keyboard, and scrubbed", () =>
     assert.match(await page.locator("#moment").textContent(), /of \d+\.\d+ s/);
     await page.locator("#first").click();
     await page.locator("#forward").click();
-    assert.equal((await passes(page, 0)) + (await passes(page, 1)), 1, "by time, one lane moves before the other");
+    // Lanes that share a forward pass move together.
+    const moved = [await passes(page, 0), await passes(page, 1)];
+    assert.equal(Math.max(...moved), 1, "by time, a step on is the next moment at which something happened");
   }));
 
 /** Heights of some cells' bars, in percent. */
