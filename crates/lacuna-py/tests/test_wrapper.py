@@ -76,6 +76,8 @@ def llada():
 class Wrapper(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        # Its threads and the engine's would wait for one another on a busy machine.
+        torch.set_num_threads(1)
         cls.engine = lacuna.Model(CHECKPOINT, device="cpu", precision="f32")
         cls.model = llada()
 
