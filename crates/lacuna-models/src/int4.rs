@@ -20,7 +20,7 @@ pub(crate) struct Group(u8);
 
 impl Group {
     fn new(scale: f32, zero: f32) -> Self {
-        Self(scale as u8 - 1 | (zero as u8) << 4)
+        Self((scale as u8 - 1) | ((zero as u8) << 4))
     }
 
     /// As it is stored: the scale less one in the lower four bits, the zero point in the upper.
@@ -127,7 +127,7 @@ fn squared_error(units: &[f32; GROUP], scale: f32, zero: f32) -> f32 {
 fn value(scales: f32, zero: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to the nearest whole number.
     const ROUND: f32 = 12_582_912.0;
-    (scales + ROUND - ROUND + zero).max(0.0).min(MOST)
+    (scales + ROUND - ROUND + zero).clamp(0.0, MOST)
 }
 
 for_each_isa! {

@@ -174,13 +174,13 @@ proptest! {
         let mut groups = vec![Group::default(); int4::groups(k)];
         let mut rounded = vec![0.0; n * k];
         let mut units = vec![0.0; n];
-        for column in 0..n {
+        for (column, unit) in units.iter_mut().enumerate() {
             let row: Vec<f32> = (0..k).map(|k| case.weight(column, k)).collect();
-            units[column] = int4::choose(&row, &mut groups);
+            *unit = int4::choose(&row, &mut groups);
             let mut values = vec![0; k];
-            int4::round(&row, units[column], &groups, &mut values);
+            int4::round(&row, *unit, &groups, &mut values);
             for (k, value) in values.iter().enumerate() {
-                rounded[column * case.k + k] = f32::from(groups[k / int4::GROUP].units(*value)) * units[column];
+                rounded[column * case.k + k] = f32::from(groups[k / int4::GROUP].units(*value)) * *unit;
             }
         }
         struct Rounded<'a>(&'a [f32], &'a [f32], usize);
