@@ -1,5 +1,7 @@
 //! Several GPUs: a replica on each, and the answers of one. Without two GPUs, real or emulated, only refusals are tested.
 
+#![allow(clippy::print_stderr, reason = "a test that skips says why")]
+
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
