@@ -26,11 +26,18 @@ class EngineCase(unittest.TestCase):
 
 class Constrained(EngineCase):
     def test_answers_keep_to_their_format(self):
-        schema = {"type": "object", "properties": {"left": {"type": "integer"}}, "required": ["left"], "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": {"left": {"type": "integer"}},
+            "required": ["left"],
+            "additionalProperties": False,
+        }
         for strategy in ("dos+eb", "confidence", "random+top4"):
             answer = self.model.generate(PROMPT, json_schema=schema, gen_length=32, strategy=strategy).text
             self.assertIsInstance(json.loads(answer)["left"], int)
-            self.assertIn(self.model.generate(PROMPT, choices=["yes", "no"], gen_length=16, strategy=strategy).text, ("yes", "no"))
+            self.assertIn(
+                self.model.generate(PROMPT, choices=["yes", "no"], gen_length=16, strategy=strategy).text, ("yes", "no")
+            )
         self.assertRegex(self.model.fill("a <gap:3> b", regex="[0-9]*").text, "^a [0-9]{3,} b$")
         with self.assertRaisesRegex(ValueError, "regex=: the pattern|regex: the pattern"):
             self.model.generate(PROMPT, regex="(a")
@@ -172,7 +179,6 @@ class Probe(EngineCase):
             self.assertEqual(scores[:-4], [0.0] * (len(tokens) - 4))
             self.assertTrue(all(0 < score < 1 for score in scores[-4:]))
 
-
     def test_a_batch_is_seen_as_each_canvas_alone(self):
         mask = self.model.mask_token
         canvases = [self.model.encode(PROMPT) + [mask] * 4, [1, 2, mask]]
@@ -249,7 +255,11 @@ class Misuse(EngineCase):
             (ValueError, "layer is first, but it must be a layer", lambda: generate(PROMPT, layer="first")),
             (ValueError, "layer 99 does not exist", lambda: generate(PROMPT, layer=99, strategy="dos")),
             (ValueError, "head 99 does not exist", lambda: generate(PROMPT, heads=[99], strategy="dos")),
-            (ValueError, "sampling is best, but it must be one of llada, dream", lambda: generate(PROMPT, sampling="best")),
+            (
+                ValueError,
+                "sampling is best, but it must be one of llada, dream",
+                lambda: generate(PROMPT, sampling="best"),
+            ),
             (ValueError, "the prompt is empty", lambda: generate("  ")),
             (ValueError, "the prompt is empty", lambda: generate([])),
             (ValueError, "token 9999 at position 1 is out of range", lambda: generate([1, 9999])),
@@ -270,7 +280,11 @@ class Misuse(EngineCase):
             (ValueError, "leave out gen_length", lambda: fill("a <gap:3> b", gen_length=3)),
             (ValueError, "without positions", lambda: probe([])),
             (ValueError, "out of range", lambda: probe([99999])),
-            (ValueError, "no device 'gpu': use auto, cpu, cuda, a GPU such as cuda:1", lambda: lacuna.Model(device="gpu")),
+            (
+                ValueError,
+                "no device 'gpu': use auto, cpu, cuda, a GPU such as cuda:1",
+                lambda: lacuna.Model(device="gpu"),
+            ),
             (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
             (lacuna.Error, 'fp8 needs .* use precision="bf16"', lambda: lacuna.Model(device="cpu", precision="fp8")),
             (FileNotFoundError, "/nowhere is neither a directory nor", lambda: lacuna.Model("/nowhere")),

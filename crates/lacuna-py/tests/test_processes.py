@@ -229,9 +229,16 @@ class Likelihood(Case):
 
     def test_what_cannot_be_scored_is_refused(self):
         for asked in (
-            {"text": ""}, {"text": "a", "samples": 33}, {"text": "a", "samples": 0}, {"text": "a", "order": "up"},
-            {"text": "a", "order": "left", "samples": 4}, {"text": "a", "steps": [[9]]}, {"text": "a", "steps": []},
-            {"text": "a", "guidance": -1}, {"text": ["a", "b"], "prompt": ["c"]}, {"text": [self.model.mask_token]},
+            {"text": ""},
+            {"text": "a", "samples": 33},
+            {"text": "a", "samples": 0},
+            {"text": "a", "order": "up"},
+            {"text": "a", "order": "left", "samples": 4},
+            {"text": "a", "steps": [[9]]},
+            {"text": "a", "steps": []},
+            {"text": "a", "guidance": -1},
+            {"text": ["a", "b"], "prompt": ["c"]},
+            {"text": [self.model.mask_token]},
         ):
             with self.subTest(asked), self.assertRaises((ValueError, lacuna.Error)):
                 self.model.score(**asked)

@@ -325,7 +325,6 @@ class Commit:
         top_logprobs: Sequence[tuple[int, float]] = ...,
     ) -> Commit: ...
     def __getnewargs__(self) -> tuple[int, int, float, float, float, list[tuple[int, float]]]: ...
-
     @property
     def position(self) -> int:
         """Position, counted from the start of the prompt."""
@@ -356,7 +355,6 @@ class Step:
     def __new__(
         cls, block: int, kind: str, committed: Sequence[Commit], edited: Sequence[Commit], reopened: Sequence[int]
     ) -> Self: ...
-
     @property
     def block(self) -> int:
         """The block that was decoded."""
@@ -391,7 +389,6 @@ class Frame(Step):
         tokens: Sequence[int],
         text: str | None,
     ) -> Frame: ...
-
     @property
     def tokens(self) -> list[int]:
         """The answer's tokens, the mask token where undecided."""

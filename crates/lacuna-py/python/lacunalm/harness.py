@@ -86,7 +86,9 @@ class LacunaLM(LM):
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """LLaDA's Monte Carlo estimate for each continuation, and whether the model would write it."""
         answers = []
-        for request, found in zip(requests, self._scores([request.args for request in requests], disable_tqdm), strict=True):
+        for request, found in zip(
+            requests, self._scores([request.args for request in requests], disable_tqdm), strict=True
+        ):
             greedy = self.checks_greedy and self._is_greedy(*request.args)
             answers.append((found, greedy))
             self.cache_hook.add_partial("loglikelihood", request.args, answers[-1])

@@ -177,7 +177,9 @@ class Model(_native.Model):
             raise ValueError(f"best_of is {drawn}, but n asks for {wanted} of them")
         if seed is not None and not isinstance(seed, int) and hasattr(seed, "__len__"):
             if n is not None or best_of is not None:
-                raise ValueError("n, best_of and a list of seeds all say how many samples there are: leave the others out")
+                raise ValueError(
+                    "n, best_of and a list of seeds all say how many samples there are: leave the others out"
+                )
             if several and len(seed) != len(prompts):
                 raise ValueError(f"there are {len(prompts)} prompts, but {len(seed)} seeds: give one for each")
             seeds = [int(one) for one in seed]
@@ -387,7 +389,9 @@ class Model(_native.Model):
         given = not isinstance(prompt, str) and several and prompt is not None and _native.is_list_of_prompts(prompt)
         prompts = _listed(prompt) if given else [prompt] * len(texts)
         if len(prompts) != len(texts):
-            raise ValueError(f"there are {len(texts)} texts, but {len(prompts)} prompts: give one for each, or one for all")
+            raise ValueError(
+                f"there are {len(texts)} texts, but {len(prompts)} prompts: give one for each, or one for all"
+            )
         scores = score(
             self,
             list(zip(prompts, texts, strict=True)),

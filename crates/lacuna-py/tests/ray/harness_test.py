@@ -5,11 +5,10 @@ import pathlib
 import tempfile
 import unittest
 
-import lm_eval
-import lm_eval.tasks
-
 import lacunalm as lacuna
 import lacunalm.harness
+import lm_eval
+import lm_eval.tasks
 
 PROBLEMS = pathlib.Path(__file__).resolve().parents[4] / "models/mini/words.jsonl"
 LIMIT = 6

@@ -7,7 +7,6 @@ import unittest
 
 import openai
 import pydantic
-
 from serving import Server
 
 QUESTION = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?"
@@ -68,7 +67,7 @@ class OfficialClient(unittest.TestCase):
         echoed = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, echo=True).choices[0].text
         self.assertEqual(echoed, "def add(a, b):" + text)
         stopped = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, stop=[text[4:7]]).choices[0]
-        self.assertEqual((stopped.text, stopped.finish_reason), (text[:text.index(text[4:7])], "stop"))
+        self.assertEqual((stopped.text, stopped.finish_reason), (text[: text.index(text[4:7])], "stop"))
         pieces = create(model="lacuna-mini", prompt="def add(a, b):", max_tokens=24, stream=True)
         self.assertEqual("".join(piece.choices[0].text for piece in pieces), text)
         between = create(model="lacuna-mini", prompt="def square(x):\n    return", suffix="\n", max_tokens=6)
@@ -92,10 +91,17 @@ class OfficialClient(unittest.TestCase):
 
     def test_structured_outputs_are_parsed(self):
         for strategy in ["dos+eb", "confidence", "random+top4", "wino", "left"]:
-            parsed = self.client.chat.completions.parse(
-                model="lacuna-mini", messages=MESSAGES, max_tokens=64, response_format=Left,
-                extra_body={"strategy": strategy},
-            ).choices[0].message.parsed
+            parsed = (
+                self.client.chat.completions.parse(
+                    model="lacuna-mini",
+                    messages=MESSAGES,
+                    max_tokens=64,
+                    response_format=Left,
+                    extra_body={"strategy": strategy},
+                )
+                .choices[0]
+                .message.parsed
+            )
             self.assertIsInstance(parsed, Left)
             self.assertIn(parsed.unit, ("apples", "pens"))
         anything = self.chat(response_format={"type": "json_object"}, max_tokens=32).choices[0].message.content
@@ -148,14 +154,17 @@ class OfficialClient(unittest.TestCase):
     def test_asynchronous_clients_at_once(self):
         async def ask_all():
             async with openai.AsyncOpenAI(base_url=f"{self.server.url}/v1", api_key=KEY) as client:
+
                 async def ask(apples):
                     text = ""
                     content = f"Tom has {apples} apples and eats 2. How many are left?"
                     stream = await client.chat.completions.create(
-                        model="lacuna-mini", messages=[{"role": "user", "content": content}], max_tokens=48, stream=True)
+                        model="lacuna-mini", messages=[{"role": "user", "content": content}], max_tokens=48, stream=True
+                    )
                     async for chunk in stream:
                         text += chunk.choices[0].delta.content or ""
                     return text
+
                 return await asyncio.gather(*(ask(apples) for apples in range(10, 26)))
 
         answers = asyncio.run(ask_all())
