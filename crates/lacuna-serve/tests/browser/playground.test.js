@@ -513,7 +513,7 @@ test("what the model cannot show is said", () =>
 
 test("every example runs", () =>
   open(async (page) => {
-    const chips = page.locator(".chip");
+    const chips = page.locator("#examples .chip");
     for (let index = 0; index < (await chips.count()); index += 1) {
       await chips.nth(index).click();
       await runToEnd(page);
@@ -547,7 +547,7 @@ test("gaps are filled, and code looks like code", () =>
     await runToEnd(page);
     assert.match(await page.locator(".lane .now").first().textContent(), /24 - 9 = 15 pens/);
     assert.ok((await page.locator(".lane").first().locator(".cell.given").count()) > 3);
-    await page.locator(".chip", { hasText: "Python" }).click();
+    await page.locator("#examples .chip", { hasText: "Python" }).click();
     await runToEnd(page);
     const lane = page.locator(".lane").nth(1);
     assert.ok((await lane.locator(".break").count()) >= 2);
@@ -582,12 +582,12 @@ test("a trace goes out, into lacuna replay, and back in", () =>
     assert.match(file, /lacuna-confidence-eb-vs-dos-eb\.jsonl$/);
     const replay = spawnSync(process.env.LACUNA, ["replay", file], { encoding: "utf8" });
     assert.equal(replay.stdout.trim(), answers.join("\n").trim(), replay.stderr);
-    await page.locator(".chip").nth(2).click();
+    await page.locator("#examples .chip").nth(2).click();
     await page.locator("#file").setInputFiles(file);
     await page.locator(".lane.reached").first().waitFor();
     assert.deepEqual(await page.locator(".lane .now").allTextContents(), answers);
     assert.match(await page.locator("#prompt").inputValue(), /^Simon has 72 bagels.*get\?$/, "what was asked comes with it");
-    assert.equal(await page.locator(".chip[aria-pressed=true]").count(), 0);
+    assert.equal(await page.locator("#examples [aria-pressed=true]").count(), 0);
     await page.locator(".lane").nth(1).locator(".cell").first().hover();
     await says(page.locator("#tip"), /probability.*attention/);
   }));
