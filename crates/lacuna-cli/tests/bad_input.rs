@@ -90,7 +90,7 @@ fn requests() {
         (&["--prompt-tokens", "1", "--temperature", "-1"], "--temperature is -1, but it must be 0 or more"),
         (&["--prompt-tokens", "1", "--top-p", "0"], "--top-p is 0"),
         (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 256"),
-        (&["--prompt-tokens", "1", "--precision", "int4"], "invalid value 'int4'"),
+        (&["--prompt-tokens", "1", "--precision", "int3"], "invalid value 'int3'"),
         (
             &["--prompt-tokens", "1", "--precision", "fp8", "--device", "cpu"],
             "fp8 needs an NVIDIA Hopper GPU (H100, H200), but the CPU was asked for: use --precision bf16",

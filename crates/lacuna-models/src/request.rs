@@ -349,9 +349,9 @@ impl Plan {
         let grow = self.max_tokens.map(|_| Grow { ends: self.ends.clone(), by: block.unwrap_or(length), most });
         let start = |length: usize| {
             let mut tokens = [prompt, &self.draft].concat();
-            let drafts = if self.draft.is_empty() { Vec::new() } else { vec![prompt.len()..tokens.len()] };
+            let draft = (!self.draft.is_empty()).then_some(prompt.len()..tokens.len());
             tokens.resize(prompt.len() + length, model.mask);
-            let canvas = Canvas::with_drafts(tokens, model.mask, &drafts)?;
+            let canvas = Canvas::with_drafts(tokens, model.mask, draft.as_slice())?;
             let options = Options { grow: grow.clone(), length: Some(asked), ..self.options.clone() };
             Run::new(canvas, self.strategy.clone(), options, model)
         };

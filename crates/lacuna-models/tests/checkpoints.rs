@@ -216,7 +216,9 @@ fn tensors_must_fit_the_configuration() {
     let refused = llada().tensor(QUERY, |parts| parts.dtype = Dtype::I32).refusal();
     assert_eq!(
         refused,
-        format!("tensor {QUERY} in model.safetensors is of type I32, but lacuna reads F32, F16 and BF16")
+        format!(
+            "tensor {QUERY} in model.safetensors is of type I32, but lacuna reads F32, F16, BF16 and what `lacuna quantize` writes"
+        )
     );
     let refused = Altered::copy("dream-tiny").tensors(|tensors| {
         tensors.remove("model.layers.2.self_attn.v_proj.bias");

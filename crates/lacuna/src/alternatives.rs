@@ -3,10 +3,13 @@
 use crate::scene::RunState;
 use crate::{Commit, Predictor, Result, Row, Sampling, Target, Token, TokenSet};
 
+/// Tokens with their log-probabilities, the most probable first.
+pub type Alternatives = Vec<(Token, f64)>;
+
 /// The `count` most probable tokens of a row of logits with their log-probabilities, as [`Belief::alternatives`] has them.
 ///
 /// [`Belief::alternatives`]: crate::Belief::alternatives
-pub fn alternatives(logits: &[f32], log_total: f64, count: usize) -> Vec<(Token, f64)> {
+pub fn alternatives(logits: &[f32], log_total: f64, count: usize) -> Alternatives {
     if count == 0 {
         return Vec::new();
     }
@@ -30,7 +33,7 @@ pub fn most_probable(
     rows: &[Row<'_>],
     count: usize,
     predictor: &mut dyn Predictor,
-) -> Result<(Vec<Vec<(Token, f64)>>, usize)> {
+) -> Result<(Vec<Alternatives>, usize)> {
     if predictor.description().alternatives {
         let asked: Vec<Row<'_>> = rows.iter().map(|row| Row { remember: false, alternatives: count, ..*row }).collect();
         let beliefs = predictor.read(&asked)?;
@@ -38,7 +41,7 @@ pub fn most_probable(
     }
     let greedy = Sampling::default();
     let mut left: Vec<TokenSet> = rows.iter().map(|row| row.sampling.undeferred(row.allowed)).collect();
-    let mut found: Vec<Vec<(Token, f64)>> = vec![Vec::new(); rows.len()];
+    let mut found: Vec<Alternatives> = vec![Vec::new(); rows.len()];
     // Log-probability of the next token of each row, once it is known.
     let mut next: Vec<Option<f64>> = vec![None; rows.len()];
     let mut read = 0;

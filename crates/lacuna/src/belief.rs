@@ -1,6 +1,6 @@
 //! Beliefs: the few figures of a distribution over the vocabulary that decoding needs, computed from a row of logits.
 
-use crate::{Credit, Draw, Error, Result, Row, Token, alternatives};
+use crate::{Alternatives, Credit, Draw, Error, Result, Row, Token, alternatives};
 
 /// The model's belief about one position.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Belief {
     pub vote: Option<(Token, f64)>,
     /// The most probable tokens with their log-probabilities, the most probable first, the lower id of equals; as many as were asked
     /// for ([`Row::alternatives`]) and have any probability.
-    pub alternatives: Vec<(Token, f64)>,
+    pub alternatives: Alternatives,
 }
 
 /// Sampling parameters for a row of logits.

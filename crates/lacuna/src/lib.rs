@@ -68,7 +68,7 @@ mod trace;
 mod window;
 
 pub use allowed::{Constraint, Fit, TokenSet};
-pub use alternatives::{alternatives, most_probable};
+pub use alternatives::{Alternatives, alternatives, most_probable};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
 pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, Features, FinishedBlocks, NoCache, Passes, Rollout};
 pub use canvas::{Block, Canvas, Token};

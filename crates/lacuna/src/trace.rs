@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Belief, Canvas, Resize, Token};
+use crate::{Alternatives, Belief, Canvas, Resize, Token};
 
 /// The first canvas and every change since.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ pub struct Commit {
     ///
     /// [`Options::alternatives`]: crate::Options::alternatives
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub alternatives: Vec<(Token, f64)>,
+    pub alternatives: Alternatives,
 }
 
 impl Commit {

@@ -1,5 +1,7 @@
 //! Drafts that revisions may reopen, and gaps whose lengths are found.
 
+use std::slice::from_ref;
+
 use lacuna::catalogue::{Params, Section, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{Canvas, Draw, Error, Find, Options, Predictor, Recipe, Run, Strategy, Token, decode};
@@ -77,7 +79,7 @@ fn gaps_and_drafts_go_together() {
 
 #[test]
 fn what_cannot_look_at_a_draft_is_refused() {
-    let canvas = Canvas::with_drafts(TRUTH.to_vec(), MASK, &[0..8]).unwrap();
+    let canvas = Canvas::with_drafts(TRUTH.to_vec(), MASK, from_ref(&(0..8))).unwrap();
     let refused = |name: &str| {
         let run = Run::new(canvas.clone(), strategy(name, None), Options::default(), sure().description());
         run.unwrap_err().to_string()
@@ -111,7 +113,7 @@ fn every_revision_ends_on_random_drafts() {
         (0..length).filter(|&at| masked(at)).for_each(|at| tokens[at] = MASK);
         tokens[length - 1] = MASK;
         let draft = number(4) % (length - 1);
-        let canvas = Canvas::with_drafts(tokens.clone(), MASK, &[draft..length - 1]).unwrap();
+        let canvas = Canvas::with_drafts(tokens.clone(), MASK, from_ref(&(draft..length - 1))).unwrap();
         let run = run(canvas, strategy, Options::default(), &mut model);
         assert_eq!(run.canvas().masked().count(), 0);
         let given = (0..draft).filter(|&at| tokens[at] != MASK);

@@ -305,14 +305,14 @@ pub(super) fn expert_down(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         |rig| {
             // What slot a row has is any, so its input is found where `order` says.
             let (order, outputs) = (rig.lab.read(&rig.order)?, rig.lab.read(&rig.outputs)?);
-            let output = |slot: usize| wide(&outputs[order[slot] as usize * rig.width..][..rig.width]);
             let inner = rig.experts.width;
             let mut apart = Vec::new();
-            for slot in 0..rig.assigned() {
-                let row = &rig.exact.inner[slot * inner..][..inner];
-                let expert = &rig.exact.down[rig.exact.chosen[order[slot] as usize] * inner * rig.width..];
+            for (row, &from) in rig.exact.inner.chunks_exact(inner).zip(&order).take(rig.assigned()) {
+                let from = from as usize;
+                let expert = &rig.exact.down[rig.exact.chosen[from] * inner * rig.width..];
+                let output = wide(&outputs[from * rig.width..][..rig.width]);
                 let exact = (0..rig.width).map(|column| dot(row, &expert[column * inner..][..inner]));
-                apart.extend(output(slot).iter().zip(exact).map(|(found, exact)| 1.0 + (found - exact).abs()));
+                apart.extend(output.iter().zip(exact).map(|(found, exact)| 1.0 + (found - exact).abs()));
             }
             Ok(apart)
         },
