@@ -1,6 +1,8 @@
-//! How often a gap of unknown length gets its length back: words are cut out of held-out answers of the embedded model's tasks.
+//! Measures how often a gap of unknown length gets its length back: words are cut out of held-out answers of the embedded model's
+//! tasks.
 //!
 //!     cargo run --release -p lacuna-models --example lengths -- models/mini/words.jsonl 256
+#![allow(clippy::print_stdout)]
 
 use lacuna::{Predictor as _, decode};
 use lacuna_models::{Checkpoint, CpuPredictor, Request, Specials};

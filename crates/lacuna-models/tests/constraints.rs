@@ -185,7 +185,7 @@ fn a_draft_that_breaks_the_constraint_is_refused() {
     let start = |tokens: Vec<Token>| {
         let constraint = Arc::new(EachGap { compiled: compiled.clone(), ending: Ending::Exact });
         let options = Options { constraint: Some(constraint), ..Options::default() };
-        let canvas = Canvas::with_drafts(tokens, 3, &[1..3]).unwrap();
+        let canvas = Canvas::with_drafts(tokens, 3, std::slice::from_ref(&(1..3))).unwrap();
         Run::new(canvas, strategy("confidence+top3+edit", &mut Random::new(0)), options, noise(4, 3, 1).description())
     };
     assert!(start(vec![1, 1, 0, 3, 1]).unwrap_err().to_string().contains("the draft does not meet the constraint"));
