@@ -354,11 +354,50 @@ class Model(_native.Model):
             yield await asyncio.to_thread(next, stream)
 
     @overload
-    def score(self, text: str, *, prompt: Prompt | None = None, **asked: Any) -> Score: ...
+    def score(
+        self,
+        text: str,
+        *,
+        prompt: Prompt | None = None,
+        system: str | None = None,
+        raw: bool = False,
+        order: Literal["estimate", "left", "right", "random"] | None = None,
+        steps: Sequence[Sequence[int]] | None = None,
+        samples: int | None = None,
+        seed: int | None = None,
+        guidance: float | None = None,
+        batch: int | None = None,
+    ) -> Score: ...
     @overload
-    def score(self, text: Sequence[str], *, prompt: Any = None, **asked: Any) -> list[Score]: ...
+    def score(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        prompt: Any = None,
+        system: str | None = None,
+        raw: bool = False,
+        order: Literal["estimate", "left", "right", "random"] | None = None,
+        steps: Sequence[Sequence[int]] | None = None,
+        samples: int | None = None,
+        seed: int | None = None,
+        guidance: float | None = None,
+        batch: int | None = None,
+    ) -> list[Score]: ...
     @overload
-    def score(self, text: Sequence[int] | SupportsToList, *, prompt: Prompt | None = None, **asked: Any) -> Score: ...
+    def score(
+        self,
+        text: Sequence[int] | SupportsToList,
+        *,
+        prompt: Prompt | None = None,
+        system: str | None = None,
+        raw: bool = False,
+        order: Literal["estimate", "left", "right", "random"] | None = None,
+        steps: Sequence[Sequence[int]] | None = None,
+        samples: int | None = None,
+        seed: int | None = None,
+        guidance: float | None = None,
+        batch: int | None = None,
+    ) -> Score: ...
     def score(
         self,
         text: Any,
