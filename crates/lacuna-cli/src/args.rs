@@ -71,7 +71,7 @@ pub(crate) struct Model {
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
     /// The mask token's id, for checkpoints that do not name it
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole::<Token>)]
     pub(crate) mask_token: Option<Token>,
     /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
     #[arg(long, value_name = "BOOL")]
@@ -79,7 +79,7 @@ pub(crate) struct Model {
     /// The precision of weights and matrix products [default: as stored, bf16 for 16-bit checkpoints]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<Precision>,
-    /// Where to compute: auto, cpu, cuda (the first NVIDIA GPU), a GPU by its number as in cuda:1, or with generate, eval, tune and
+    /// Compute device: auto, cpu, cuda (the first NVIDIA GPU), a GPU by its number as in cuda:1, or with generate, eval, tune and
     /// serve several as in cuda:0,1 or cuda:all, each with a replica of the model
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto)]
     pub(crate) device: Device,
@@ -272,6 +272,12 @@ pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     let id = |part: &str| part.trim().parse().map_err(|_| format!("'{}' is not a token id", part.trim()));
     let ids: Result<Vec<Token>, String> = text.split(',').map(id).collect();
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
+}
+
+/// A number of any unsigned type.
+pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+    number.ok_or_else(|| format!("it must be a whole number from 0 to {}", u64::MAX >> (64 - 8 * size_of::<T>())))
 }
 
 pub(crate) fn positive(text: &str) -> Result<usize, String> {

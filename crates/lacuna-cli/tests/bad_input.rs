@@ -28,7 +28,7 @@ fn requests() {
     let tiny = data("llada-tiny").display().to_string();
     let dream = data("dream-tiny").display().to_string();
     let long = vec!["7"; 4000].join(",");
-    let cases: [(&[&str], &str); 29] = [
+    let cases: [(&[&str], &str); 30] = [
         (&["--prompt-tokens", "1,512"], "token 512 at position 1 is out of range: the vocabulary has ids 0 to 511"),
         (&["--prompt-tokens", ""], "the prompt is empty"),
         (
@@ -90,6 +90,7 @@ fn requests() {
         (&["--prompt-tokens", "1", "--temperature", "-1"], "--temperature is -1, but it must be 0 or more"),
         (&["--prompt-tokens", "1", "--top-p", "0"], "--top-p is 0"),
         (&["--prompt-tokens", "1", "--threads", "0"], "it must be a whole number from 1 to 256"),
+        (&["--prompt-tokens", "1", "--mask-token", "x"], "it must be a whole number from 0 to 4294967295"),
         (&["--prompt-tokens", "1", "--precision", "int3"], "invalid value 'int3'"),
         (
             &["--prompt-tokens", "1", "--precision", "fp8", "--device", "cpu"],

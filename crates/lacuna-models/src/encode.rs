@@ -56,7 +56,7 @@ impl Template {
         !self.tokens.is_empty() && self.unknown.last() == Some(&(self.tokens.len() - 1))
     }
 
-    /// What a run of it is for: a text with an open end is an answer.
+    /// Kind of a run of it: a text with an open end is an answer.
     pub fn kind(&self) -> Kind {
         if self.is_open() { Kind::Answer } else { Kind::Fill }
     }

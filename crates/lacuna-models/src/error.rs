@@ -70,7 +70,7 @@ pub enum Error {
     CannotWrite {
         /// The file.
         file: String,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A file that is not the JSON it should be.

@@ -180,7 +180,7 @@ impl Layout {
         Ok(key + view + usize::from(matches!(place, Target::Shadow(_))))
     }
 
-    /// How many such numbers there are.
+    /// Number of such values.
     pub(crate) fn places(&self) -> usize {
         self.keys() + self.spans.len()
     }

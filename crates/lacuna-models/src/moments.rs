@@ -18,7 +18,7 @@ const MANY_ENDS: f64 = 0.25;
 pub struct Moment {
     /// Number of the step, from 1.
     pub step: usize,
-    /// What happens in it, in a sentence or two.
+    /// The caption, a sentence or two.
     pub text: String,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Teller<'a> {
         position - self.from + 1
     }
 
-    /// What there is to say about a step, without its subject.
+    /// The caption of a step, without its subject.
     fn clauses(&mut self, index: usize, delta: &Delta) -> Vec<String> {
         let mut said = Vec::new();
         if !delta.kind.denoises() && self.is(First::Stored) {
@@ -229,7 +229,7 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// What the last step leads to; the canvas is as it left it.
+    /// The outcome of the last step; the canvas is as it left it.
     fn closing(&self, ended: &Ended<'_>) -> String {
         let written = ended.kind.written(ended.canvas, ended.from..ended.to, self.ends);
         let mut said = format!(

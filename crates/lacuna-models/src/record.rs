@@ -173,7 +173,7 @@ pub struct Detail {
 pub struct TopLogprob {
     /// Its id.
     pub token: Token,
-    /// How it is written; empty if the model has no tokenizer.
+    /// Its text; empty if the model has no tokenizer.
     pub text: String,
     /// The logarithm of its probability.
     pub logprob: f64,

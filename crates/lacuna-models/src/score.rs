@@ -13,7 +13,7 @@ const MOST_SAMPLES: usize = 4096;
 /// The names of the ways to score.
 const ORDERS: [&str; 4] = ["estimate", "left", "right", "random"];
 
-/// How a text is to be scored. What is left out is as LLaDA's evaluation has it.
+/// A scoring request. Absent fields are as in LLaDA's evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScoreRequest {
@@ -88,7 +88,7 @@ impl ScoreRequest {
 /// The score of a text, as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoreRecord {
-    /// What the user called the text.
+    /// The user's identifier of the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Value>,
     /// The log-likelihood, or the estimate of a lower bound on it, in nats.
@@ -114,7 +114,7 @@ pub struct ScoredToken {
     pub place: usize,
     /// Its id.
     pub token: Token,
-    /// How it is written; empty if the model has no tokenizer.
+    /// Its text; empty if the model has no tokenizer.
     pub text: String,
     /// The logarithm of its probability.
     pub logprob: f64,
@@ -126,7 +126,7 @@ impl ScoreRecord {
     /// Names of its fields, but for `id`.
     pub const FIELDS: [&str; 6] = ["loglikelihood", "standard_error", "mean_logprob", "tokens", "nfe", "logprobs"];
 
-    /// What is told of a passage's score.
+    /// The record of a passage's score.
     pub fn of(score: &Score, passage: &Passage, checkpoint: &Checkpoint) -> crate::Result<Self> {
         let mut logprobs = Vec::new();
         for (step, scored) in score.steps.iter().enumerate() {

@@ -21,7 +21,7 @@ pub(crate) struct Quantize {
     /// The precision to store
     #[arg(long, value_enum, default_value_t = Stored::Int4)]
     precision: Stored,
-    /// How many threads to use [default: all cores]
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = few)]
     threads: Option<usize>,
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::generate::Message;
 use super::{print, read, text_or_stdin};
-use crate::args::{Format, Model, few};
+use crate::args::{Format, Model, few, whole};
 use crate::engine::Engine;
 
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Score {
     /// Texts to score, each on its own; '-' reads one from standard input
     #[arg(value_name = "TEXT")]
     texts: Vec<String>,
-    /// What the texts answer; without it they stand alone
+    /// The prompt that the texts answer; without it they stand alone
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     /// A file ('-': standard input) with one object a line: "text" or "text_tokens", behind a "prompt", "messages", "prompt_tokens" or
@@ -47,15 +47,15 @@ pub(crate) struct Score {
     #[arg(long, value_name = "NAME")]
     order: Option<String>,
     /// Samples of the estimate: 1 to 32, or a multiple of 32 [default: 128]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     samples: Option<usize>,
     /// Seed of the estimate's masks, or of the random order [default: 1234]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// Scale of classifier-free guidance [default: 0]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     guidance: Option<f64>,
-    /// How many canvases share a forward pass; the scores are the same for any number [default: as suits the model]
+    /// Batch size: canvases per forward pass; the scores are the same for any number [default: as suits the model]
     #[arg(long, value_name = "N", value_parser = few)]
     batch: Option<usize>,
     #[command(flatten)]

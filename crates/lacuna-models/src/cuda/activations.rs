@@ -26,7 +26,7 @@ pub(crate) struct Activations {
     pub(crate) fp8_input: Option<Fp8Rows>,
     /// Gates and values of the MLP.
     pub(crate) gate_up: Elements,
-    /// What experts compute in, if there are some.
+    /// Buffers of the experts, if there are some.
     pub(crate) routed: Option<Routed>,
     /// Attention to unmasked positions, `[layer asked for][row][head]`.
     pub(crate) mass: Buffer<f32>,

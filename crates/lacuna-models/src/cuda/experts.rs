@@ -20,7 +20,7 @@ pub(crate) struct Experts {
     pub(crate) down: Elements,
 }
 
-/// What experts compute in. It grows when a pass needs more, and never shrinks.
+/// Buffers of the experts. They grow when a pass needs more, and never shrink.
 pub(crate) struct Routed {
     /// Of each layer that has some.
     layers: Vec<architecture::Experts>,

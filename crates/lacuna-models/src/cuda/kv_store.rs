@@ -22,7 +22,7 @@ pub(crate) struct KvStore {
     runs: HashMap<u64, KvCache>,
     /// Caches of forgotten runs, for others of the same length or little less.
     free: Vec<KvCache>,
-    /// What runs have left to others.
+    /// Keys and values that finished runs leave for reuse.
     pub(crate) prompts: Prompts<KvCache>,
 }
 

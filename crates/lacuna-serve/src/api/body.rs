@@ -304,7 +304,7 @@ pub(crate) struct Ask {
     pub(crate) max_tokens: Option<usize>,
     /// Number of texts for each prompt.
     pub(crate) n: usize,
-    /// How many are drawn, of which the n best are returned.
+    /// Number of samples drawn, of which the n best are returned.
     pub(crate) best_of: usize,
     pub(crate) stops: Vec<String>,
     pub(crate) echo: bool,

@@ -24,7 +24,7 @@ pub(crate) struct ScoreBody {
     model: Option<String>,
     /// The text to score, or several.
     text: Texts,
-    /// What stands before it, as it is; cut from the text as lm-evaluation-harness does.
+    /// The text before it, as it is; cut from the text as lm-evaluation-harness does.
     prompt: Option<String>,
     /// The chat that it answers.
     messages: Option<Vec<Message>>,

@@ -41,7 +41,7 @@ pub(crate) struct SectionFacts {
     /// The field that has the list.
     name: String,
     title: &'static str,
-    /// What its parts decide.
+    /// The choice that its parts make.
     about: &'static str,
 }
 

@@ -20,7 +20,7 @@ c_structs! {
         key_start: u32,
         /// Keys that the rows may see: tokens, and for shadows the shadows behind them.
         key_count: u32,
-        /// How many of them are tokens.
+        /// Number of them that are tokens.
         tokens: u32,
         /// Length of the first block of block-causal attention, and of the others; 0 if rows see all keys.
         first_block: u32,

@@ -37,7 +37,7 @@ c_structs! {
         router: In<f32>,
         /// `[row][expert]`.
         scores: Out<f32>,
-        /// How many of the rows are there; the others fill up.
+        /// Number of rows in use; the others are padding.
         present: In<u32>,
         width: u32,
         experts: u32,
