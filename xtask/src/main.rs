@@ -12,7 +12,8 @@ const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
 cargo xtask lint          Python and JavaScript: ruff, mypy, tsc and prettier, installed into the repository
-cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, the page in a browser, and Ray
+cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, the page in a browser
+cargo xtask test --ray    the Python package on Ray clusters of this machine, in lm-evaluation-harness, with pandas and matplotlib
 cargo xtask docs          checks the pages and builds the book into target/book
 cargo xtask package       packs every crate and checks that the registry would take it
 cargo xtask bench         milliseconds a step on this machine, for three sizes of model";
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         ["lint"] => Ok(lint()),
         ["test"] => Ok(vec![unit_tests()]),
         ["test", "--all"] => Ok(all_tests()),
+        ["test", "--ray"] => Ok(ray_tests()),
         ["docs"] => docs::steps(),
         ["package"] => return finish(package::run_all()),
         ["bench"] => Ok(bench()),
@@ -98,7 +100,15 @@ fn all_tests() -> Vec<Step> {
         step(&format!("crates/lacuna-models/tests/gguf/run {built}/lacuna")),
         step(&format!("crates/lacuna-serve/tests/clients/run {built}/lacuna 10")),
         step(&format!("crates/lacuna-serve/tests/browser/run {built}/lacuna")),
-        step(&format!("crates/lacuna-py/tests/ray/run {built}/deps/lib_native.so")),
+    ]
+}
+
+/// The tests on Ray clusters. They are apart because Ray kills processes that are slow to start on a busy machine.
+fn ray_tests() -> Vec<Step> {
+    let module = target().join("debug/deps/lib_native.so");
+    vec![
+        step("cargo test --workspace --locked --no-run"),
+        step(&format!("crates/lacuna-py/tests/ray/run {}", module.display())),
     ]
 }
 

@@ -380,10 +380,11 @@ export class Session {
 
   /** Brings the lanes into view if they are not. */
   #reveal() {
-    const below = this.lanes.some((lane) => lane.root.getBoundingClientRect().bottom > innerHeight - byId("player").offsetHeight);
+    const foot = innerHeight - byId("player").offsetHeight;
+    const outside = this.lanes.map((lane) => lane.root.getBoundingClientRect()).some(({ top, bottom }) => top < 0 || bottom > foot);
     const explains = this.compose.settings.mode === "strategies";
     const target = innerHeight < 500 ? "lanes" : explains ? "compose" : narrow.matches ? "lane-tabs" : "reading";
-    if (below) byId(target).scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "start" });
+    if (outside) byId(target).scrollIntoView({ behavior: calm.matches ? "auto" : "smooth", block: "start" });
   }
 
   refresh() {
