@@ -114,7 +114,7 @@ fn problems(root: &Path) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a page.
+/// Faults of a page.
 fn faults(root: &Path, page: &Page, pages: &HashMap<PathBuf, Page>) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault = |number: usize, text: String| faults.push(format!("{}:{number}: {text}", page.path.display()));

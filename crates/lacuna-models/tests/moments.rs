@@ -1,4 +1,4 @@
-//! What is told of a run's steps is what its trace says.
+//! Captions of a run agree with its trace.
 
 use lacuna::{Canvas, Commit, Delta, Resize, Token, Trace};
 use lacuna_models::{Checkpoint, Ended, Kind, Request};

@@ -65,6 +65,7 @@ pub mod scripted;
 mod step;
 mod strategy;
 mod trace;
+mod twister;
 mod window;
 
 pub use allowed::{Constraint, Fit, TokenSet};
@@ -97,6 +98,7 @@ pub use scene::{Ranked, Ranking, Scene};
 pub use step::{decode, step};
 pub use strategy::{Recipe, Strategy};
 pub use trace::{Commit, Delta, Pass, Trace, Tried};
+pub use twister::MersenneTwister;
 pub use window::{Blocks, CausalBlocks, InBlocks, Sliding, SubBlocks, Window};
 
 /// The examples in the guide compile.

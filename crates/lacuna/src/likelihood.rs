@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use crate::{
-    Description, Draw, Error, Guide, Predictor, Result, Row, Sampling, Target, Token, TokenSet, View, Visibility,
+    Description, Draw, Error, Guide, MersenneTwister, Predictor, Result, Row, Sampling, Target, Token, TokenSet, View,
+    Visibility,
 };
 
 /// A text, of which the part behind its prompt is scored.
@@ -228,9 +229,9 @@ impl Likelihood {
                 // Few tokens can be masked in few ways: what is the same is looked at once.
                 let mut looks: Vec<Look> = Vec::new();
                 let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
-                let mut twister = Twister::new(*seed);
+                let mut torch = Torch::new(*seed);
                 for _ in 0..samples / group {
-                    for masked in twister.masks(group, tokens.len() - prompt) {
+                    for masked in torch.masks(group, tokens.len() - prompt) {
                         let masked: Vec<usize> = masked.into_iter().map(|place| prompt + place).collect();
                         let next = looks.len();
                         match *known.entry(masked.clone()).or_insert(next) {
@@ -277,7 +278,7 @@ impl Likelihood {
             Direction::Left => {}
             Direction::Right => places.reverse(),
             Direction::Random { seed } => {
-                let drawn = Twister::new(seed).permutation(places.len());
+                let drawn = Torch::new(seed).permutation(places.len());
                 places = drawn.into_iter().map(|place| passage.prompt + place).collect();
             }
         }
@@ -299,45 +300,17 @@ pub enum Direction {
     },
 }
 
-/// The Mersenne Twister (MT19937, Matsumoto and Nishimura 1998), from which PyTorch draws on the CPU: LLaDA's evaluation code masks the
-/// same tokens with the same seed.
-struct Twister {
-    state: [u32; Self::WORDS],
-    next: usize,
-}
+/// PyTorch's generator on the CPU: LLaDA's evaluation code masks the same tokens with the same seed.
+struct Torch(MersenneTwister);
 
-impl Twister {
-    const WORDS: usize = 624;
-
+impl Torch {
     fn new(seed: u64) -> Self {
-        let mut state = [seed as u32; Self::WORDS];
-        for i in 1..Self::WORDS {
-            let last = state[i - 1];
-            state[i] = 1_812_433_253u32.wrapping_mul(last ^ (last >> 30)).wrapping_add(i as u32);
-        }
-        Self { state, next: Self::WORDS }
-    }
-
-    fn next(&mut self) -> u32 {
-        if self.next == Self::WORDS {
-            for i in 0..Self::WORDS {
-                let y = (self.state[i] & 0x8000_0000) | (self.state[(i + 1) % Self::WORDS] & 0x7fff_ffff);
-                let twisted = (y >> 1) ^ if y & 1 == 1 { 0x9908_b0df } else { 0 };
-                self.state[i] = self.state[(i + 397) % Self::WORDS] ^ twisted;
-            }
-            self.next = 0;
-        }
-        let mut y = self.state[self.next];
-        self.next += 1;
-        y ^= y >> 11;
-        y ^= (y << 7) & 0x9d2c_5680;
-        y ^= (y << 15) & 0xefc6_0000;
-        y ^ (y >> 18)
+        Self(MersenneTwister::new(seed as u32))
     }
 
     /// A number below `bound`, as `torch.randint` draws it.
     fn below(&mut self, bound: usize) -> usize {
-        self.next() as usize % bound
+        self.0.bits() as usize % bound
     }
 
     /// A permutation, as `torch.randperm` draws it.
@@ -392,13 +365,13 @@ mod tests {
             (0, 8, 1, &[1; 8]),
             (1234, 32, 5, &FIVE),
         ] {
-            let mut twister = Twister::new(seed);
+            let mut torch = Torch::new(seed);
             let groups = expected.len() / group;
-            let drawn = (0..groups).flat_map(|_| twister.masks(group, length));
+            let drawn = (0..groups).flat_map(|_| torch.masks(group, length));
             let bits = drawn.map(|places| places.iter().map(|place| 1u32 << place).sum::<u32>());
             assert_eq!(bits.collect::<Vec<_>>(), expected, "seed {seed}, {group} samples of {length} tokens");
         }
-        assert_eq!(Twister::new(1234).permutation(9), [6, 4, 2, 8, 5, 1, 0, 3, 7]);
+        assert_eq!(Torch::new(1234).permutation(9), [6, 4, 2, 8, 5, 1, 0, 3, 7]);
     }
 
     const MASK: Token = 0;

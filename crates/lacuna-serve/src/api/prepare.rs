@@ -24,12 +24,18 @@ pub(crate) struct Prepared {
     pub(crate) prompt_tokens: usize,
 }
 
+/// Refuses a model that is not the one served.
+pub(super) fn check_model(service: &Service, asked: Option<&str>) -> Result<(), ApiError> {
+    let served = &service.config.model_name;
+    match asked.filter(|asked| asked != served) {
+        Some(asked) => Err(ApiError::no_model(asked, served)),
+        None => Ok(()),
+    }
+}
+
 /// Makes runs of what was asked.
 pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prepared, ApiError> {
-    let served = &service.config.model_name;
-    if let Some(asked) = ask.model.as_ref().filter(|asked| *asked != served) {
-        return Err(ApiError::no_model(asked, served));
-    }
+    check_model(service, ask.model.as_deref())?;
     let limits = &service.config.limits;
     let wanted = ask.given.count().saturating_mul(ask.best_of);
     let most = limits.runs.min(limits.capacity(1));

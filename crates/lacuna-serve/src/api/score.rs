@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::ApiError;
 use super::body::{Given, Goal, Message, Payload, Prompt, typed};
-use super::prepare::{check_size, prompts};
+use super::prepare::{check_model, check_size, prompts};
 use crate::service::{Service, Work};
 
 /// The body of `/v1/score`.
@@ -85,10 +85,7 @@ pub(crate) async fn score(
     let ScoreBody { model, text, prompt, messages, order, steps, samples, seed, guidance } =
         typed(Value::Object(body))?;
     let request = ScoreRequest { order, steps, samples, seed, guidance };
-    let served = &service.config.model_name;
-    if let Some(asked) = model.as_ref().filter(|asked| *asked != served) {
-        return Err(ApiError::no_model(asked, served));
-    }
+    check_model(&service, model.as_deref())?;
     let texts = match text {
         Texts::One(text) => vec![text],
         Texts::Several(texts) => texts,
@@ -127,7 +124,7 @@ pub(crate) async fn score(
     let data = scores.iter().zip(&passages).map(record).collect::<Result<Vec<_>, _>>()?;
     service.metrics.prompt_tokens.add(tokens);
     let usage = ScoreUsage { prompt_tokens: tokens, total_tokens: tokens };
-    Ok(Json(Scores { object: "list", model: served.clone(), data, usage }))
+    Ok(Json(Scores { object: "list", model: service.config.model_name.clone(), data, usage }))
 }
 
 /// The texts behind what is given.

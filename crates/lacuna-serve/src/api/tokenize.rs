@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::ApiError;
 use super::body::{Given, Message, Payload, Prompt, typed};
-use super::prepare::{check_size, prompts};
+use super::prepare::{check_model, check_size, prompts};
 use crate::service::Service;
 
 /// The body of `/tokenize`: a prompt, or messages.
@@ -109,12 +109,4 @@ pub(crate) async fn detokenize(
     let bytes = tokens.len();
     let text = service.prepare(Instant::now(), bytes, move || Ok(shared.text()?.decode(&tokens, Specials::Keep)?));
     Ok(Json(Detokenized { prompt: text.await? }))
-}
-
-fn check_model(service: &Service, asked: Option<&str>) -> Result<(), ApiError> {
-    let served = &service.config.model_name;
-    match asked.filter(|asked| asked != served) {
-        Some(asked) => Err(ApiError::no_model(asked, served)),
-        None => Ok(()),
-    }
 }

@@ -17,7 +17,7 @@ c_structs! {
         input: In<Element>,
         /// `n` rows of blocks.
         weights: In<u8>,
-        /// A unit for each row of weights.
+        /// Scale of each row of weights.
         units: In<f32>,
         /// `[m][n]`, f32 if `output_is_f32`, else elements.
         output: Out<Untyped>,
