@@ -71,7 +71,7 @@ pub(crate) struct Model {
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
     /// The mask token's id, for checkpoints that do not name it
-    #[arg(long, value_name = "ID", value_parser = whole::<Token>)]
+    #[arg(long, value_name = "ID", value_parser = parse_unsigned::<Token>)]
     pub(crate) mask_token: Option<Token>,
     /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
     #[arg(long, value_name = "BOOL")]
@@ -87,7 +87,7 @@ pub(crate) struct Model {
     #[arg(long, value_enum, default_value_t = Isa::Auto)]
     pub(crate) isa: Isa,
     /// Number of threads [default: all cores]; results do not depend on it
-    #[arg(long, value_name = "N", value_parser = few)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<usize>,
 }
 
@@ -274,19 +274,20 @@ pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     if text.trim().is_empty() { Ok(Tokens(Vec::new())) } else { ids.map(Tokens) }
 }
 
-/// A number of any unsigned type.
-pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+/// Parses a whole number that fits an unsigned type.
+pub(crate) fn parse_unsigned<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = text.parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
     number.ok_or_else(|| format!("it must be a whole number from 0 to {}", u64::MAX >> (64 - 8 * size_of::<T>())))
 }
 
-pub(crate) fn positive(text: &str) -> Result<usize, String> {
+/// Parses a whole number above 0.
+pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "it must be a whole number, 1 or more".into())
 }
 
-/// A number of things of which each takes its share of the machine.
-pub(crate) fn few(text: &str) -> Result<usize, String> {
-    const MOST: usize = 256;
-    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("it must be a whole number from 1 to {MOST}"))
+/// Parses a number of threads, canvases or the like: from 1 to 256.
+pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
+    const MAX: usize = 256;
+    let number = text.parse().ok().filter(|number| (1..=MAX).contains(number));
+    number.ok_or_else(|| format!("it must be a whole number from 1 to {MAX}"))
 }

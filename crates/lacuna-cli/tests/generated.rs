@@ -5,7 +5,7 @@ use std::process::Command;
 
 use lacuna::catalogue::{Example, Kind, Named, PRESETS, PRESETS_TITLE, QUESTION, Section, parameters, parts};
 use lacuna::decode;
-use lacuna_models::{Checkpoint, Device, Ended, Model, Precision, Request, Specials, load};
+use lacuna_models::{Checkpoint, Device, Model, Precision, Request, RunSummary, Specials, load};
 
 fn file(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -68,7 +68,7 @@ impl Runs {
             above += &format!("{token:>width$}");
             below += &format!("{step:>width$}");
         }
-        let ended = Ended {
+        let summary = RunSummary {
             trace,
             canvas: run.canvas(),
             plan: &plan,
@@ -80,7 +80,7 @@ impl Runs {
             rows_computed: run.rows_computed(),
             seconds: 0.0,
         };
-        let moments: String = ended.moments(text).iter().map(|moment| format!("  {}\n", moment.text)).collect();
+        let moments: String = summary.moments(text).iter().map(|moment| format!("  {}\n", moment.text)).collect();
         let told = params.iter().filter(|(name, _)| !matches!(*name, "gen_length" | "frequencies"));
         let values: String = told.map(|(name, value)| format!(", {name} {value}")).collect();
         Some(format!("{strategy}{values}\n{above}\n{below}\n{moments}\n"))

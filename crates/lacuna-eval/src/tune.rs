@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use lacuna::Replica;
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Entry, Evaluation, Part, Progress, Speech, Trial, evaluate};
+use crate::run::{Entry, Evaluation, Part, Progress, TextCodec, Trial, evaluate};
 use crate::statistics::wilson;
 use crate::{Error, Result};
 
@@ -61,7 +61,7 @@ pub struct Candidate {
 pub fn tune(
     evaluation: &Evaluation,
     replicas: &mut [Replica<'_>],
-    speech: &dyn Speech,
+    codec: &dyn TextCodec,
     watch: &mut (dyn FnMut(&str, &Progress<'_>) + Send),
 ) -> Result<Preset> {
     let (Some(first), Some(replica)) = (evaluation.trials.first(), replicas.first()) else {
@@ -89,7 +89,7 @@ pub fn tune(
             general: evaluation.general.clone(),
             ..*evaluation
         };
-        let entries = evaluate(&stage, replicas, speech, &mut |progress| watch(name, progress))?;
+        let entries = evaluate(&stage, replicas, codec, &mut |progress| watch(name, progress))?;
         Ok(choices
             .into_iter()
             .zip(entries.chunks(evaluation.trials.len()))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lacuna::{Predictor, Run, Token};
 use serde_json::{Map, Value};
 
-use crate::{Checkpoint, Ended, Kind, Plan, Record, Result};
+use crate::{Checkpoint, Kind, Plan, Record, Result, RunSummary};
 
 /// A run, what of it is shown, and how long it has taken.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Job {
     }
 
     /// Summary of the run so far.
-    pub fn ended<'a>(&'a self, plan: &'a Plan) -> Ended<'a> {
-        Ended {
+    pub fn summary<'a>(&'a self, plan: &'a Plan) -> RunSummary<'a> {
+        RunSummary {
             trace: self.run.trace(),
             canvas: self.run.canvas(),
             plan,
@@ -70,6 +70,6 @@ impl Job {
 
     /// The record of the finished run.
     pub fn record(&self, plan: &Plan, checkpoint: &Checkpoint) -> Result<Record> {
-        Ok(Record { id: self.id.clone(), ..Record::of(&self.ended(plan), checkpoint)? })
+        Ok(Record { id: self.id.clone(), ..Record::of(&self.summary(plan), checkpoint)? })
     }
 }

@@ -38,9 +38,9 @@ mod embedded;
 #[cfg(feature = "text")]
 mod encode;
 mod error;
-#[cfg(feature = "text")]
-mod facts;
 mod family;
+#[cfg(feature = "text")]
+mod info;
 mod int4;
 #[cfg(feature = "text")]
 mod job;
@@ -77,9 +77,9 @@ pub use cuda::{CudaPredictor, compile_kernels, describe_gpu};
 #[cfg(feature = "text")]
 pub use encode::{Template, ends_open};
 pub use error::{Advice, Error, Result};
-#[cfg(feature = "text")]
-pub use facts::Facts;
 pub use family::{Convention, Family};
+#[cfg(feature = "text")]
+pub use info::ModelInfo;
 #[cfg(feature = "text")]
 pub use job::Job;
 #[cfg(feature = "text")]
@@ -89,7 +89,7 @@ pub use model::{Device, Memory, Model, describe_devices, load, load_replicas};
 pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};
 #[cfg(feature = "text")]
-pub use record::{Detail, Ended, Kind, Record, StepRecord, TopLogprob};
+pub use record::{Detail, Kind, Record, RunSummary, StepRecord, TopLogprob};
 #[cfg(feature = "text")]
 pub use request::{Plan, PlanContext, Request, uses_attention};
 #[cfg(feature = "text")]

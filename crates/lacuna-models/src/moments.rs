@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use lacuna::{Canvas, Commit, Delta, Pass, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Ended, Kind};
+use crate::record::{Kind, RunSummary};
 use crate::{Specials, Text};
 
 /// Most tokens that a sentence names.
@@ -22,7 +22,7 @@ pub struct Moment {
     pub text: String,
 }
 
-impl Ended<'_> {
+impl RunSummary<'_> {
     /// Its moments: the first decision, the first of several at once, the first that goes ahead, is taken back, is replaced, the first
     /// block border, the first change of length, and the last step.
     pub fn moments(&self, text: &Text) -> Vec<Moment> {
@@ -80,22 +80,22 @@ struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    fn new(ended: &Ended<'a>, text: &'a Text) -> Self {
-        let counts: Vec<usize> = ended.trace.deltas.iter().map(|delta| delta.committed.len()).collect();
+    fn new(summary: &RunSummary<'a>, text: &'a Text) -> Self {
+        let counts: Vec<usize> = summary.trace.deltas.iter().map(|delta| delta.committed.len()).collect();
         let first = counts.iter().find(|count| **count > 1).copied().unwrap_or(1);
         let most = counts.iter().max().copied().unwrap_or(0);
         let widest = counts.iter().position(|&count| count == most).filter(|_| most > first + 1);
-        let block = ended.plan.params.integer("block_length");
+        let block = summary.plan.params.integer("block_length");
         Self {
             text,
-            ends: &ended.plan.ends,
-            from: ended.from,
-            canvas: ended.trace.start.clone(),
+            ends: &summary.plan.ends,
+            from: summary.from,
+            canvas: summary.trace.start.clone(),
             told: HashSet::new(),
             block: 0,
             taken: HashMap::new(),
             taken_count: 0,
-            opened: block.filter(|_| ended.kind == Kind::Answer).unwrap_or(usize::MAX),
+            opened: block.filter(|_| summary.kind == Kind::Answer).unwrap_or(usize::MAX),
             empty: 0,
             widest,
         }
@@ -230,12 +230,12 @@ impl<'a> Teller<'a> {
     }
 
     /// The outcome of the last step; the canvas is as it left it.
-    fn closing(&self, ended: &Ended<'_>) -> String {
-        let written = ended.kind.written(ended.canvas, ended.from..ended.to, self.ends);
+    fn closing(&self, summary: &RunSummary<'_>) -> String {
+        let written = summary.kind.written(summary.canvas, summary.from..summary.to, self.ends);
         let mut said = format!(
             "is the last: {}, {}",
             count(written, "token of text", "tokens of text"),
-            count(ended.nfe, "pass", "passes")
+            count(summary.nfe, "pass", "passes")
         );
         let open = self.canvas.masked().count();
         if open > 0 {
@@ -248,9 +248,9 @@ impl<'a> Teller<'a> {
         if self.taken_count > 0 {
             said += &format!("; {} taken back in all", self.taken_count);
         }
-        let whole = ended.nfe * ended.trace.start.len();
-        if (1..whole).contains(&ended.rows_computed) {
-            said += &format!("; the passes computed {} positions instead of {whole}", ended.rows_computed);
+        let whole = summary.nfe * summary.trace.start.len();
+        if (1..whole).contains(&summary.rows_computed) {
+            said += &format!("; the passes computed {} positions instead of {whole}", summary.rows_computed);
         }
         said
     }

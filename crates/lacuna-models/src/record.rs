@@ -33,9 +33,9 @@ impl Kind {
     }
 }
 
-/// A run that has ended, and what of it is shown.
+/// A finished run and the part of it that is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a> {
+pub struct RunSummary<'a> {
     /// Everything that happened.
     pub trace: &'a Trace,
     /// The canvas that it led to.
@@ -58,7 +58,7 @@ pub struct Ended<'a> {
     pub seconds: f64,
 }
 
-impl Ended<'_> {
+impl RunSummary<'_> {
     /// Mean log-probability of the tokens that were written, up to the one that ends the text, each in the step that decided it.
     pub fn mean_logprob(&self, ends: &[Token]) -> Option<f64> {
         let visible = self.kind.visible(&self.canvas.tokens()[self.from..self.to], ends).len();
@@ -219,12 +219,12 @@ impl Record {
     ];
 
     /// The record of a run of a checkpoint.
-    pub fn of(ended: &Ended<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
+    pub fn of(summary: &RunSummary<'_>, checkpoint: &Checkpoint) -> crate::Result<Self> {
         let ends = checkpoint.ends();
-        let visible = ended.kind.visible(&ended.canvas.tokens()[ended.from..ended.to], &ends);
-        let Ok(codec) = checkpoint.text() else { return Ok(Self::without_text(ended, &ends)) };
+        let visible = summary.kind.visible(&summary.canvas.tokens()[summary.from..summary.to], &ends);
+        let Ok(codec) = checkpoint.text() else { return Ok(Self::without_text(summary, &ends)) };
         let text = codec.decode(visible, Specials::Skip)?;
-        let mut record = Self { text: Some(text), ..Self::without_text(ended, &ends) };
+        let mut record = Self { text: Some(text), ..Self::without_text(summary, &ends) };
         for detail in record.steps.iter_mut().flat_map(|step| step.details.iter_mut().flatten()) {
             detail.text = codec.decode(&[detail.token], Specials::Keep)?;
             for top in &mut detail.top_logprobs {
@@ -235,8 +235,8 @@ impl Record {
     }
 
     /// The record of a run of any model; `ends` are its end-of-text tokens.
-    pub fn without_text(ended: &Ended<'_>, ends: &[Token]) -> Self {
-        let Ended { trace, canvas, plan, from, to, kind, nfe, rows_read, rows_computed, seconds } = *ended;
+    pub fn without_text(summary: &RunSummary<'_>, ends: &[Token]) -> Self {
+        let RunSummary { trace, canvas, plan, from, to, kind, nfe, rows_read, rows_computed, seconds } = *summary;
         let shown = &canvas.tokens()[from..to];
         let visible = kind.visible(shown, ends);
         let tokens = match shown.contains(&canvas.mask()) {
@@ -271,7 +271,7 @@ impl Record {
             prompt_tokens: from,
             seconds,
             tokens_per_second: kind.written(canvas, from..to, ends) as f64 / seconds.max(f64::MIN_POSITIVE),
-            mean_logprob: ended.mean_logprob(ends),
+            mean_logprob: summary.mean_logprob(ends),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
             changed: (!drafts.is_empty()).then(|| trace.changed()),

@@ -1,7 +1,7 @@
 //! Captions of a run agree with its trace.
 
 use lacuna::{Canvas, Commit, Delta, Resize, Token, Trace};
-use lacuna_models::{Checkpoint, Ended, Kind, Request};
+use lacuna_models::{Checkpoint, Kind, Request, RunSummary};
 
 const PROMPT: usize = 2;
 
@@ -45,7 +45,7 @@ impl Told {
     fn moments(&self, rows_computed: usize) -> Vec<(usize, String)> {
         let plan = Request::default().plan(&self.checkpoint).unwrap();
         let canvas = self.trace.replay();
-        let ended = Ended {
+        let summary = RunSummary {
             trace: &self.trace,
             canvas: &canvas,
             plan: &plan,
@@ -57,7 +57,7 @@ impl Told {
             rows_computed,
             seconds: 1.0,
         };
-        let moments = ended.moments(self.checkpoint.text().unwrap());
+        let moments = summary.moments(self.checkpoint.text().unwrap());
         moments.into_iter().map(|moment| (moment.step, moment.text)).collect()
     }
 }

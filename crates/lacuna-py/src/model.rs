@@ -11,7 +11,7 @@ use lacuna::{
     AttentionSource, Description, Draw, Observation, Passage, Row, Sampling, Scoring, Target, Token, TokenSet, View,
 };
 use lacuna_models::{
-    Checkpoint, Device, Facts, Isa, Job, Kind, Precision, Request, ScoreRecord, ScoreRequest, Specials, Template,
+    Checkpoint, Device, Isa, Job, Kind, ModelInfo, Precision, Request, ScoreRecord, ScoreRequest, Specials, Template,
     load_replicas,
 };
 use pyo3::exceptions::PyValueError;
@@ -22,7 +22,7 @@ use crate::arrays::{floats, tokens};
 use crate::errors::{Error, raise};
 use crate::options::request;
 use crate::pool::{Pool, SHARED};
-use crate::prompt::Wording;
+use crate::prompt::PromptStyle;
 use crate::stream::Stream;
 
 /// A model on a device. `lacunalm.Model` says what it takes, and decodes with it.
@@ -94,7 +94,7 @@ impl Model {
         let model = slf.get();
         let plan = request.plan(&model.checkpoint).map_err(raise)?;
         let prompt = match prompt {
-            Some(prompt) => Wording { system: None, raw: false }.encode(prompt, &model.checkpoint)?,
+            Some(prompt) => PromptStyle { system: None, raw: false }.encode(prompt, &model.checkpoint)?,
             None => Vec::new(),
         };
         let template = template.after(&prompt);
@@ -126,16 +126,16 @@ impl Model {
         &self,
         prompt: Option<&Bound<'_, PyAny>>,
         text: &Bound<'_, PyAny>,
-        wording: Wording<'_>,
+        style: PromptStyle<'_>,
     ) -> PyResult<Passage> {
         let words =
             |given: &Bound<'_, PyAny>| given.cast::<PyString>().map(|text| text.to_cow().map(Cow::into_owned)).ok();
         let (prompt_words, text_words) = (prompt.and_then(words).transpose()?, words(text).transpose()?);
-        let Wording { system, raw } = wording;
+        let PromptStyle { system, raw } = style;
         if let (Some(prompt), Some(text)) = (&prompt_words, &text_words) {
             return self.checkpoint.passage(prompt, system, raw, text).map_err(raise);
         }
-        let given = prompt.map_or(Ok(Vec::new()), |prompt| wording.encode(prompt, &self.checkpoint))?;
+        let given = prompt.map_or(Ok(Vec::new()), |prompt| style.encode(prompt, &self.checkpoint))?;
         let end = match text_words {
             Some(text) if text.is_empty() => Vec::new(),
             Some(text) => self.encode(&text)?,
@@ -324,7 +324,7 @@ impl Model {
     ) -> PyResult<Stream> {
         let (model, mut plan) = (slf.get(), plan.0.clone());
         plan.options.seed = seed.unwrap_or(plan.options.seed);
-        let prompt = Wording { system, raw }.encode(prompt, &model.checkpoint)?;
+        let prompt = PromptStyle { system, raw }.encode(prompt, &model.checkpoint)?;
         let run = plan.answer(&prompt, &model.description).map_err(raise)?;
         let (job, stops) = (Job::new(run, prompt.len(), Kind::Answer), stops(stop)?);
         Ok(Stream::new(slf, job, plan, stops))
@@ -417,7 +417,7 @@ impl Model {
         let scale = request.scale().map_err(raise)?;
         let mut asked = Vec::with_capacity(pairs.len());
         for (prompt, text) in pairs {
-            let passage = self.passage(prompt.as_ref(), &text, Wording { system, raw })?;
+            let passage = self.passage(prompt.as_ref(), &text, PromptStyle { system, raw })?;
             let likelihood = request.likelihood(&passage).map_err(raise)?;
             asked.push((passage, likelihood));
         }
@@ -516,7 +516,7 @@ impl Model {
     /// The tokens of a prompt or a chat, as `generate` gives them to the model.
     #[pyo3(signature = (prompt, *, system = None, raw = false))]
     fn encode_prompt(&self, prompt: &Bound<'_, PyAny>, system: Option<&str>, raw: bool) -> PyResult<Vec<Token>> {
-        Wording { system, raw }.encode(prompt, &self.checkpoint)
+        PromptStyle { system, raw }.encode(prompt, &self.checkpoint)
     }
 
     /// The text of tokens, with or without the special ones.
@@ -533,8 +533,8 @@ impl Model {
     /// Facts about the model, as `lacuna inspect --format json` prints them.
     #[getter]
     fn description<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let facts = self.ask(py, |predictor| Facts::of(&self.checkpoint, predictor))?.map_err(raise)?;
-        let json = serde_json::to_string(&facts).map_err(|error| Error::new_err(error.to_string()))?;
+        let info = self.ask(py, |predictor| ModelInfo::of(&self.checkpoint, predictor))?.map_err(raise)?;
+        let json = serde_json::to_string(&info).map_err(|error| Error::new_err(error.to_string()))?;
         py.import("json")?.call_method1("loads", (json,))
     }
 

@@ -11,14 +11,14 @@ use crate::errors::raise;
 
 /// Treatment of a prompt on its way to the model.
 #[derive(Clone, Copy)]
-pub(crate) struct Wording<'a> {
+pub(crate) struct PromptStyle<'a> {
     /// A system message to put before it.
     pub(crate) system: Option<&'a str>,
     /// True if it stays without the chat template.
     pub(crate) raw: bool,
 }
 
-impl Wording<'_> {
+impl PromptStyle<'_> {
     /// The tokens of a text, of a chat, or those given themselves.
     pub(crate) fn encode(&self, given: &Bound<'_, PyAny>, checkpoint: &Checkpoint) -> PyResult<Vec<Token>> {
         let Self { system, raw } = *self;

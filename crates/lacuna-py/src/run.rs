@@ -146,7 +146,7 @@ impl Run {
         if !self.finished() {
             return Err(PyValueError::new_err("the run is not finished: step it until run.finished is true"));
         }
-        let record = Record::without_text(&self.job.ended(&self.plan), &self.ends);
+        let record = Record::without_text(&self.job.summary(&self.plan), &self.ends);
         Ok(Result::new(record, &self.job.run.trace().deltas))
     }
 

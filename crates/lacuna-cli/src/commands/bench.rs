@@ -12,7 +12,7 @@ use lacuna_models::{
 use serde::Serialize;
 
 use super::print;
-use crate::args::{self, Decoding, Format, few, positive};
+use crate::args::{self, Decoding, Format, parse_count, parse_positive};
 use crate::engine::start_threads;
 
 #[derive(Args)]
@@ -45,19 +45,19 @@ pub(crate) struct Bench {
     #[arg(long, value_enum, default_value_t = args::Isa::Auto)]
     isa: args::Isa,
     /// Number of threads [default: all cores]
-    #[arg(long, value_name = "N", value_parser = few)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     threads: Option<usize>,
     /// Number of positions of a canvas, with its prompt [default: 256, or the prefix and a block]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     length: Option<usize>,
     /// Number of positions before the block that is measured [default: half of the canvas]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     prefix: Option<usize>,
     /// Batch size: canvases per forward pass
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
     batch: usize,
     /// Number of steps to measure
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_positive)]
     repetitions: usize,
     #[command(flatten)]
     decoding: Decoding,

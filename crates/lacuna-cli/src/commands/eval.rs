@@ -10,7 +10,7 @@ use clap::Args;
 use lacuna::catalogue::{Layers, Params};
 use lacuna::{Borders, CONSTRAINTS, Canvas, Description, Options, Recipe, Run, Token};
 use lacuna_eval::report::merge;
-use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, Speech, Trial, evaluate};
+use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, TextCodec, Trial, evaluate};
 use lacuna_eval::suite::Suite;
 use lacuna_eval::task;
 use lacuna_eval::tune::Preset;
@@ -58,7 +58,7 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "FILE")]
     preset: Option<PathBuf>,
     /// Only the first N problems of each task
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     limit: Option<usize>,
     /// all problems, those set aside for `lacuna tune`, or the others
     #[arg(long, value_enum, default_value_t = PartName::All)]
@@ -72,7 +72,7 @@ pub(crate) struct Eval {
     ray: Option<String>,
     /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
     /// model one for each thread, on a GPU 128]
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     batch: Option<usize>,
     /// Number of tokens to generate; several are tried in turn [default: the task's own]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -133,8 +133,8 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     };
     let mut bar = Bar::new();
     let (checkpoint, mut replicas) = engine.parts();
-    let speech = Voice::of(checkpoint)?;
-    let result = evaluate(&evaluation, &mut replicas, &speech, &mut |progress| bar.show("", progress));
+    let codec = CheckpointCodec::of(checkpoint)?;
+    let result = evaluate(&evaluation, &mut replicas, &codec, &mut |progress| bar.show("", progress));
     bar.end();
     let entries = result?;
     if args.format == Format::Json {
@@ -337,12 +337,12 @@ fn blocks(args: &Eval, base: &Request, usual: usize, gen_length: usize) -> Resul
 }
 
 /// The text side of a checkpoint.
-pub(super) struct Voice<'a> {
+pub(super) struct CheckpointCodec<'a> {
     text: &'a Text,
     ends: Vec<Token>,
 }
 
-impl<'a> Voice<'a> {
+impl<'a> CheckpointCodec<'a> {
     pub(super) fn of(checkpoint: &'a Checkpoint) -> Result<Self> {
         Ok(Self { text: checkpoint.text()?, ends: checkpoint.ends() })
     }
@@ -352,7 +352,7 @@ fn failed(error: lacuna_models::Error) -> lacuna_eval::Error {
     lacuna_eval::Error::Model(Box::new(error))
 }
 
-impl Speech for Voice<'_> {
+impl TextCodec for CheckpointCodec<'_> {
     fn render(&self, turns: &[(&str, &str)]) -> lacuna_eval::Result<String> {
         self.text.render(turns).map_err(failed)
     }

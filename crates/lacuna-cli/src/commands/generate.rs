@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{read, text_or_stdin};
-use crate::args::{Decoding, Model, Output, Tokens, few, parse_tokens};
+use crate::args::{Decoding, Model, Output, Tokens, parse_count, parse_tokens};
 use crate::engine::Engine;
 use crate::show::Show;
 
@@ -51,13 +51,13 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "TEXT", conflicts_with = "raw")]
     system: Option<String>,
     /// Samples of each prompt, drawn with the seed, the seed + 1 and so on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
     n: usize,
     /// Draw this many samples and print the n best, by the mean log-probability of their tokens [default: n]
-    #[arg(long, value_name = "N", value_parser = few)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     best_of: Option<usize>,
     /// Batch size: texts per forward pass; the answers are the same for any
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = few)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_count)]
     batch: usize,
     #[command(flatten)]
     decoding: Decoding<true>,
@@ -182,7 +182,7 @@ impl Work for InTurn<'_> {
             let drawn = self.shown..self.shown + self.best_of;
             let mut samples: Vec<Job> = drawn.filter_map(|number| self.finished.remove(&number)).collect();
             if self.best_of > self.n {
-                let mean = |job: &Job| job.ended(self.plan).mean_logprob(&self.ends).unwrap_or(f64::NEG_INFINITY);
+                let mean = |job: &Job| job.summary(self.plan).mean_logprob(&self.ends).unwrap_or(f64::NEG_INFINITY);
                 samples.sort_by(|a, b| mean(b).total_cmp(&mean(a)));
             }
             samples[..self.n].iter().try_for_each(|job| self.show.finish(job))?;

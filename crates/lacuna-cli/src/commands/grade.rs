@@ -33,7 +33,7 @@ pub(crate) struct Grade {
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     time_limit: u64,
     /// Number of programs run at once [default: all cores]
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     threads: Option<usize>,
     /// Run the code even where nothing confines it
     #[arg(long)]

@@ -9,7 +9,7 @@ use lacuna_models::Specials;
 use serde::Serialize;
 
 use super::print;
-use crate::args::{Format, Model, Tokens, parse_tokens, positive};
+use crate::args::{Format, Model, Tokens, parse_positive, parse_tokens};
 use crate::engine::Engine;
 
 #[derive(Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Probe {
     #[arg(long, value_name = "IDS", value_parser = parse_tokens)]
     tokens: Tokens,
     /// Length of the blocks of block-causal attention, counted from position 0 [default: the model's]
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
     block_length: Option<usize>,
     #[command(flatten)]
     model: Model,

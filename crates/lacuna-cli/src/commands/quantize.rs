@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use lacuna_models::{Checkpoint, Precision};
 
 use super::{bytes, print};
-use crate::args::few;
+use crate::args::parse_count;
 use crate::engine::{open_checkpoint, start_threads};
 
 #[derive(Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Quantize {
     #[arg(long, value_enum, default_value_t = Stored::Int4)]
     precision: Stored,
     /// Number of threads [default: all cores]
-    #[arg(long, value_name = "N", value_parser = few)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     threads: Option<usize>,
 }
 

@@ -11,7 +11,7 @@ use lacuna::Token;
 use lacuna_models::{Record, Specials};
 
 use super::{print, read};
-use crate::args::whole;
+use crate::args::parse_unsigned;
 use crate::engine::open_checkpoint;
 use crate::picture::svg;
 use crate::render::{self, Screen};
@@ -27,7 +27,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Milliseconds between steps on a terminal
-    #[arg(long, value_name = "MS", default_value_t = 60, value_parser = whole::<u64>)]
+    #[arg(long, value_name = "MS", default_value_t = 60, value_parser = parse_unsigned::<u64>)]
     delay: u64,
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::generate::Message;
 use super::{print, read, text_or_stdin};
-use crate::args::{Format, Model, few, whole};
+use crate::args::{Format, Model, parse_count, parse_unsigned};
 use crate::engine::Engine;
 
 #[derive(Args)]
@@ -47,16 +47,16 @@ pub(crate) struct Score {
     #[arg(long, value_name = "NAME")]
     order: Option<String>,
     /// Samples of the estimate: 1 to 32, or a multiple of 32 [default: 128]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>)]
     samples: Option<usize>,
     /// Seed of the estimate's masks, or of the random order [default: 1234]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<u64>)]
     seed: Option<u64>,
     /// Scale of classifier-free guidance [default: 0]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     guidance: Option<f64>,
     /// Batch size: canvases per forward pass; the scores are the same for any number [default: as suits the model]
-    #[arg(long, value_name = "N", value_parser = few)]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     batch: Option<usize>,
     #[command(flatten)]
     model: Model,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tracing::level_filters::LevelFilter;
 
 use super::{print, read};
-use crate::args::{self, Isa, Precision, whole};
+use crate::args::{self, Isa, Precision, parse_unsigned};
 use crate::engine::Engine;
 
 /// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "HOST", env = "LACUNA_HOST")]
     host: Option<String>,
     /// The port to listen on; 0 takes a free one [default: 8080]
-    #[arg(long, value_name = "N", value_parser = whole::<u16>, env = "LACUNA_PORT")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<u16>, env = "LACUNA_PORT")]
     port: Option<u16>,
     /// A file with one API key a line; clients must send one of them
     #[arg(long, value_name = "FILE", env = "LACUNA_API_KEY_FILE")]
@@ -75,37 +75,37 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, env = "LACUNA_ISA", help_heading = "Model")]
     isa: Option<Isa>,
     /// Threads that compute, 1 to 256 [default: all cores]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_THREADS", help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_THREADS", help_heading = "Model")]
     threads: Option<usize>,
 
     /// The most texts in a forward pass [default: 16]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
     max_batch: Option<usize>,
     /// The most positions in a forward pass; a longer text still gets its own [default: 8192]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
     max_positions: Option<usize>,
     /// The most texts taken on beyond a batch; more are refused with status 429 [default: 256]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
     max_queue: Option<usize>,
     /// The most texts of one request, prompts times n [default: 128]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
     max_texts: Option<usize>,
     /// The most tokens of a text [default: 4096]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
     max_gen_length: Option<usize>,
     /// The most bytes of a request [default: what the model's context allows]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
     max_body_bytes: Option<usize>,
     /// The most open connections; when there are more, idle ones are closed [default: 1024]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_MAX_CONNECTIONS", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_CONNECTIONS", help_heading = "Limits")]
     max_connections: Option<usize>,
     /// Seconds that a request may take, preparation and waiting included [default: 600]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
     timeout_seconds: Option<usize>,
 
     /// The most megabytes of keys and values that are kept for texts that begin alike, on the model's device; 0 keeps none;
     /// block-causal models [default: 1024]
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, env = "LACUNA_PROMPT_CACHE_MB", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_PROMPT_CACHE_MB", help_heading = "Limits")]
     prompt_cache_mb: Option<usize>,
 
     /// The format of the log, which goes to standard error [default: text]

@@ -7,7 +7,7 @@ use clap::Args;
 use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
 use lacuna_eval::{task, tune as calibration};
 
-use super::eval::{Bar, Voice, describe, general, settings, usual_block};
+use super::eval::{Bar, CheckpointCodec, describe, general, settings, usual_block};
 use super::print;
 use crate::args::{self, Decoding};
 use crate::engine::Engine;
@@ -36,14 +36,14 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
     /// Only the first N problems of the part
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     limit: Option<usize>,
     /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
     /// model one for each thread, on a GPU 128]
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     batch: Option<usize>,
     /// Number of tokens to generate [default: the task's own]
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     gen_length: Option<usize>,
     /// Run generated code even where nothing confines it
     #[arg(long)]
@@ -94,8 +94,8 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
     };
     let mut bar = Bar::new();
     let (checkpoint, mut replicas) = engine.parts();
-    let speech = Voice::of(checkpoint)?;
-    let result = calibration::tune(&evaluation, &mut replicas, &speech, &mut |stage, progress| {
+    let codec = CheckpointCodec::of(checkpoint)?;
+    let result = calibration::tune(&evaluation, &mut replicas, &codec, &mut |stage, progress| {
         bar.show(&format!("{stage} "), progress);
     });
     bar.end();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lacuna::{Canvas, Description, Options, Replica, Run, Strategy, Token, Work, decode_all};
 
-use super::{Speech, Trial};
+use super::{TextCodec, Trial};
 use crate::task::{Benchmark, Dependencies, Respect};
 use crate::{Error, Result};
 
@@ -46,7 +46,7 @@ pub(super) struct Decoder<'a> {
     pub(super) benchmark: &'a Benchmark,
     pub(super) options: &'a Options,
     pub(super) seed: u64,
-    pub(super) speech: &'a dyn Speech,
+    pub(super) codec: &'a dyn TextCodec,
 }
 
 impl Decoder<'_> {
@@ -59,7 +59,7 @@ impl Decoder<'_> {
             return Err(lacuna::Error::TooLong { length, context }.into());
         }
         let canvas = Canvas::with_tail(prompt, length.saturating_sub(prompt.len()), model.mask)?;
-        let ends = self.speech.ends();
+        let ends = self.codec.ends();
         let mut options = Options {
             stop: if early_stop { ends.to_vec() } else { Vec::new() },
             // Each problem draws its own numbers, whatever is decoded with it.
@@ -88,7 +88,7 @@ impl Decoder<'_> {
             )));
         };
         let solution = &self.benchmark.problems[problem].solution;
-        let tokens = self.token_of_bytes(&self.speech.encode(solution)?)?;
+        let tokens = self.token_of_bytes(&self.codec.encode(solution)?)?;
         let mut places = Vec::new();
         for at in dependencies.oracle(tokens.len()) {
             if let Some(&place) = tokens.get(at).filter(|place| !places.contains(*place)) {
@@ -107,7 +107,7 @@ impl Decoder<'_> {
     fn token_of_bytes(&self, tokens: &[Token]) -> Result<Vec<usize>> {
         let mut owners = Vec::new();
         for (place, token) in tokens.iter().enumerate() {
-            owners.extend(std::iter::repeat_n(place, self.speech.decode(&[*token])?.len()));
+            owners.extend(std::iter::repeat_n(place, self.codec.decode(&[*token])?.len()));
         }
         Ok(owners)
     }
@@ -126,7 +126,7 @@ impl Decoder<'_> {
     fn answer(&self, job: Job) -> Result<Answer> {
         let from = job.question.prompt.len();
         let written = &job.run.canvas().tokens()[from..job.run.text_end()];
-        let end = written.iter().position(|token| self.speech.ends().contains(token)).unwrap_or(written.len());
+        let end = written.iter().position(|token| self.codec.ends().contains(token)).unwrap_or(written.len());
         let trace = job.run.trace();
         let decided = trace.decided(trace.deltas.len()).into_iter().skip(from).take(written.len());
         let order: Vec<i32> = decided.map(|step| step.map_or(-1, |step| step as i32)).collect();
@@ -140,7 +140,7 @@ impl Decoder<'_> {
         };
         Ok(Answer {
             problem: job.question.problem,
-            text: self.speech.decode(&written[..end])?,
+            text: self.codec.decode(&written[..end])?,
             nfe: job.run.forwards(),
             rows_read: job.run.rows_read(),
             tokens: end,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use lacuna::catalogue::Params;
 use lacuna::{Description, Options, Replica, Visibility};
 
+use super::codec::encode;
 use super::decode::{Answer, Decoder, Question};
 use super::ledger::Ledger;
-use super::speech::encode;
 use super::trial::fingerprint;
-use super::{Configuration, Entry, Folder, Model, Part, Sample, Shard, Speech, Trial};
+use super::{Configuration, Entry, Folder, Model, Part, Sample, Shard, TextCodec, Trial};
 use crate::grade::Verdict;
 use crate::sandbox::{Limits, Outcome, Sandbox};
 use crate::task::{self, Benchmark, Check, Problem};
@@ -84,14 +84,14 @@ struct Loaded {
 pub fn evaluate(
     evaluation: &Evaluation,
     replicas: &mut [Replica<'_>],
-    speech: &dyn Speech,
+    codec: &dyn TextCodec,
     watch: &mut (dyn FnMut(&Progress<'_>) + Send),
 ) -> Result<Vec<Entry>> {
     let Some(first) = replicas.first() else {
         return Err(Error::Request("there is no model to measure".into()));
     };
-    let loaded = load(evaluation, speech)?;
-    check(evaluation, &loaded, first.description(), speech)?;
+    let loaded = load(evaluation, codec)?;
+    check(evaluation, &loaded, first.description(), codec)?;
     let sandbox = sandbox(evaluation, &loaded)?;
     let folder = Folder::create(&evaluation.out, configuration(evaluation, &loaded, sandbox.as_ref()))?;
     let mut judge = Judge { sandbox, outcomes: HashMap::new() };
@@ -117,7 +117,7 @@ pub fn evaluate(
         };
         let questions: Vec<Question> =
             chosen.iter().filter(|place| !ledger.has(benchmark.problems[**place].row)).map(question).collect();
-        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, speech };
+        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, codec };
         let mut report = |ledger: &Ledger, done_now: usize, left: usize| {
             let (mut correct, mut nfe, mut done) = (0, 0, 0);
             for sample in ledger.samples() {
@@ -152,7 +152,7 @@ pub fn evaluate(
     folder.write_results()
 }
 
-fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<String, Loaded>> {
+fn load(evaluation: &Evaluation, codec: &dyn TextCodec) -> Result<BTreeMap<String, Loaded>> {
     if evaluation.trials.is_empty() {
         return Err(Error::Request("there is nothing to measure: name a task, or a suite with --suite".into()));
     }
@@ -178,7 +178,7 @@ fn load(evaluation: &Evaluation, speech: &dyn Speech) -> Result<BTreeMap<String,
         let mut prompts = HashMap::new();
         for &place in &chosen {
             let prompt = benchmark.prompt(&benchmark.problems[place]);
-            prompts.insert(place, encode(speech, &prompt)?);
+            prompts.insert(place, encode(codec, &prompt)?);
         }
         let fingerprint = data_fingerprint(used.iter().map(|place| &benchmark.problems[*place]));
         loaded.insert(trial.benchmark(), Loaded { benchmark, chosen, used: used.len(), prompts, fingerprint });
@@ -200,7 +200,7 @@ fn check(
     evaluation: &Evaluation,
     loaded: &BTreeMap<String, Loaded>,
     model: &Description,
-    speech: &dyn Speech,
+    codec: &dyn TextCodec,
 ) -> Result<()> {
     for trial in &evaluation.trials {
         let Trial { gen_length, block_length, .. } = *trial;
@@ -215,7 +215,7 @@ fn check(
             continue;
         };
         let row = benchmark.problems[problem].row;
-        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, speech };
+        let decoder = Decoder { trial, benchmark, options: &evaluation.options, seed: evaluation.seed, codec };
         decoder.start(&Question { problem, row, prompt: prompt.clone() }, model)?;
     }
     Ok(())

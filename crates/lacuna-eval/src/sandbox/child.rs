@@ -13,11 +13,11 @@ use crate::{Error, Result};
 
 const HARNESS: &str = include_str!("harness.py");
 /// Interval at which a running program is polled.
-const GLANCE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Interval at which the size of its folder is checked.
-const LOOK: Duration = Duration::from_millis(50);
+const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Grace period for the pipes of a dead program.
-const LINGER: Duration = Duration::from_secs(2);
+const PIPE_GRACE: Duration = Duration::from_secs(2);
 
 pub(super) fn run(sandbox: &Sandbox, program: &str) -> Result<Outcome> {
     let failed = |source: std::io::Error| Error::Sandbox { layers: sandbox.layers.to_string(), source };
@@ -33,8 +33,8 @@ pub(super) fn run(sandbox: &Sandbox, program: &str) -> Result<Outcome> {
     let errors = collect(child.stderr.take().expect("standard error is piped"), sandbox.limits.output);
 
     let ended = wait(&mut child, &sandbox.limits, &folder).map_err(failed)?;
-    let output = output.recv_timeout(LINGER).unwrap_or_default();
-    let errors = errors.recv_timeout(LINGER).unwrap_or_default();
+    let output = output.recv_timeout(PIPE_GRACE).unwrap_or_default();
+    let errors = errors.recv_timeout(PIPE_GRACE).unwrap_or_default();
     Ok(match ended {
         Ok(status) => judge(sandbox, status, &word, &output, &errors),
         Err(reason) => Outcome { passed: false, reason },
@@ -131,13 +131,13 @@ fn wait(
         if begun.elapsed() >= limits.wall {
             break Err(format!("it did not end within {} s", limits.wall.as_secs_f64()));
         }
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= SIZE_CHECK_INTERVAL {
             if folder.holds_more_than(limits.files) {
                 break Err(format!("it wrote more than {} bytes", limits.files));
             }
             looked = Instant::now();
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL_INTERVAL);
     };
     // What the program left behind must not outlive it.
     if let Some(group) = rustix::process::Pid::from_raw(child.id() as i32) {

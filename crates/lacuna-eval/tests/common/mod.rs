@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lacuna::scripted::Scripted;
 use lacuna::{Options, Token};
-use lacuna_eval::run::{Evaluation, Model, Part, Shard, Speech, Trial};
+use lacuna_eval::run::{Evaluation, Model, Part, Shard, TextCodec, Trial};
 use lacuna_eval::task;
 
 pub(crate) const MASK: Token = 0;
@@ -15,7 +15,7 @@ const FIRST_BYTE: Token = 3;
 
 pub(crate) struct Bytes;
 
-impl Speech for Bytes {
+impl TextCodec for Bytes {
     fn render(&self, turns: &[(&str, &str)]) -> lacuna_eval::Result<String> {
         Ok(turns.iter().map(|(_, content)| *content).collect::<String>() + "\u{2}")
     }

@@ -289,7 +289,7 @@ impl<E: Scratched> Task<'_, E> {
         for (index, scores) in scores.chunks_exact_mut(stride).enumerate() {
             let scores = &mut scores[..visible];
             self.hide(index, scores);
-            let [total, unmasked] = soften(scores, index, open, probabilities);
+            let [total, unmasked] = softmax_row(scores, index, open, probabilities);
             totals[index] = total;
             mass[index] = (unmasked / total) as f32;
         }
@@ -334,9 +334,14 @@ fn row_stride(visible: usize) -> usize {
     visible.div_ceil(LINE) / 2 * 2 * LINE + LINE
 }
 
-/// Turns the scores of a row into exponentials, and those into what the next product is made of; gives the sum of the
-/// exponentials, and their sum over open keys.
-fn soften<E: Element>(scores: &mut [f32], row: usize, open: &[f32], probabilities: &mut Activations<E>) -> [f64; 2] {
+/// The softmax of a row of scores before division: its exponentials, as activations of the next product. Returns their sum, and
+/// their sum over unmasked keys.
+fn softmax_row<E: Element>(
+    scores: &mut [f32],
+    row: usize,
+    open: &[f32],
+    probabilities: &mut Activations<E>,
+) -> [f64; 2] {
     let top = largest(scores);
     let mut sums = [0.0, 0.0];
     for (piece, scores) in scores.chunks_mut(PIECE).enumerate() {

@@ -7,9 +7,9 @@ use super::attention::{Attended, Shape, Want, tile_rows};
 use super::experts::Routed;
 use super::feed_forward::FeedForward;
 use super::heads::HeadTransform;
-use super::kept::Kept;
 use super::kernel::{Lines, rms_norm};
 use super::key_values::Context;
+use super::kv_store::KvStore;
 use super::matrix::Input;
 use super::refresh::Refreshed;
 use super::weights::{Block, Weights};
@@ -29,7 +29,7 @@ pub(crate) struct Forward {
     /// The keys and values of the last block, after a forward pass.
     context: Context,
     /// Keys and values of earlier forward passes.
-    pub(crate) kept: Kept,
+    pub(crate) kv_store: KvStore,
     /// Layer outputs of rows in earlier forward passes.
     pub(crate) refreshed: Refreshed,
     /// All rows.
@@ -67,7 +67,7 @@ impl Forward {
             rope: Rope::new(architecture.attention.rotary, architecture.attention.rope_theta),
             hidden: Lines::new(0),
             context: Context::new(precision.attention()),
-            kept: Kept::default(),
+            kv_store: KvStore::default(),
             refreshed: Refreshed::new(Context::new(precision.attention())),
             all: Selection::default(),
             masked: Selection::default(),
@@ -77,7 +77,7 @@ impl Forward {
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked, work, .. } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, kv_store, all, masked, work, .. } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
         let blank =
@@ -98,7 +98,7 @@ impl Forward {
             let Work { input, query, key_value, .. } = work;
             let mut fill = || {
                 block.key_value.apply(input, key_value);
-                let seen = kept.complete(layout, layer, key_value);
+                let seen = kv_store.complete(layout, layer, key_value);
                 let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
                 context.fill(*shape, layout, transform, seen);
             };
@@ -136,7 +136,7 @@ impl Forward {
     /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
     /// source are computed.
     pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
-        let Self { weights, shape, sizes, rope, hidden, context, kept, all, masked: one, work, .. } = self;
+        let Self { weights, shape, sizes, rope, hidden, context, kv_store, all, masked: one, work, .. } = self;
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
         for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
@@ -151,7 +151,7 @@ impl Forward {
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             block.key_value.apply(&work.input, &mut work.key_value);
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            context.fill(*shape, layout, transform, kept.complete(layout, layer, &work.key_value));
+            context.fill(*shape, layout, transform, kv_store.complete(layout, layer, &work.key_value));
             for source in sources.iter().filter(|source| source.layer == layer) {
                 work.enter(*sizes, block, hidden, Some(one));
                 work.ask(block);

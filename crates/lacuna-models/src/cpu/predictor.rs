@@ -1,4 +1,4 @@
-//! The predictor itself: what is asked is checked here, once.
+//! The predictor for CPUs. Views and rows are checked here, once.
 
 use lacuna::{AttentionSource, Belief, Borders, Compute, Description, Guide, Observation, Predictor, Row, Token, View};
 
@@ -19,17 +19,17 @@ pub struct CpuPredictor {
     description: Description,
     precision: Precision,
     layout: Layout,
-    /// The views observed last: where each of them is.
-    places: Vec<Place>,
+    /// The views observed last.
+    observed: Vec<Observed>,
     forward: Forward,
     reader: Reader,
 }
 
-/// The place of a view in a forward pass.
-enum Place {
-    /// Among the views that are computed together.
-    Among(usize),
-    /// Alone, since its layers compute some rows only; with its run.
+/// An observed view.
+enum Observed {
+    /// Index among the views that were computed in one forward pass.
+    Batched(usize),
+    /// Layout and run of a view that was computed in a pass of its own, since its layers compute some rows only.
     Alone(Layout, u64),
 }
 
@@ -48,7 +48,7 @@ impl CpuPredictor {
             description,
             precision,
             layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
-            places: Vec::new(),
+            observed: Vec::new(),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
         })
@@ -62,10 +62,10 @@ impl Predictor for CpuPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         for view in views {
-            check(view, &self.description, self.forward.kept.length(view.run))?;
+            check(view, &self.description, self.forward.kv_store.length(view.run))?;
         }
-        let Self { forward, layout, description, places, .. } = self;
-        places.clear();
+        let Self { forward, layout, description, observed, .. } = self;
+        observed.clear();
         if !views.iter().any(|view| matches!(view.compute, Compute::Refresh(_))) {
             layout.pack(views, description.mask);
             return Ok(inside_the_pool(|| forward.observe(layout, views)));
@@ -79,13 +79,13 @@ impl Predictor for CpuPredictor {
             let observe = |view: &View<'_>| {
                 let Compute::Refresh(refresh) = view.compute else {
                     let (index, seen) = seen.next().expect("it was observed together with others");
-                    places.push(Place::Among(index));
+                    observed.push(Observed::Batched(index));
                     return seen;
                 };
                 let mut alone = Layout::new(description.shifted, None);
                 alone.pack(&[*view], description.mask);
                 let seen = forward.refresh(&alone, view, refresh);
-                places.push(Place::Alone(alone, view.run));
+                observed.push(Observed::Alone(alone, view.run));
                 seen
             };
             Ok(views.iter().map(observe).collect())
@@ -93,26 +93,26 @@ impl Predictor for CpuPredictor {
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
-        let Self { forward, layout, reader, places, .. } = self;
+        let Self { forward, layout, reader, observed, .. } = self;
         let last = |forward: &mut Forward, selection: &Selection, finished: &mut Lines<f32>| {
             forward.finish(layout, selection, finished);
         };
-        if places.is_empty() {
+        if observed.is_empty() {
             return inside_the_pool(|| reader.read(forward, layout, rows, last));
         }
         let mut beliefs = Vec::with_capacity(rows.len());
         for rows in rows.chunk_by(|a, b| a.view == b.view) {
-            let guide = |guide: Guide| match places.get(guide.view) {
-                Some(&Place::Among(view)) => Guide { view, ..guide },
+            let guide = |guide: Guide| match observed.get(guide.view) {
+                Some(&Observed::Batched(view)) => Guide { view, ..guide },
                 _ => guide,
             };
             let moved = |view: usize| -> Vec<Row<'_>> {
                 rows.iter().map(|row| Row { view, guide: row.guide.map(guide), ..*row }).collect()
             };
-            beliefs.extend(inside_the_pool(|| match places.get(rows[0].view) {
+            beliefs.extend(inside_the_pool(|| match observed.get(rows[0].view) {
                 None => reader.read(forward, layout, rows, last),
-                Some(Place::Among(view)) => reader.read(forward, layout, &moved(*view), last),
-                Some(Place::Alone(layout, run)) => {
+                Some(Observed::Batched(view)) => reader.read(forward, layout, &moved(*view), last),
+                Some(Observed::Alone(layout, run)) => {
                     reader.read(forward, layout, &moved(0), |forward, selection, finished| {
                         forward.refreshed.copy(*run, selection, forward.sizes.hidden, finished);
                     })
@@ -124,16 +124,16 @@ impl Predictor for CpuPredictor {
 
     fn forget(&mut self, run: u64) {
         self.reader.forget(run);
-        self.forward.kept.forget(run);
+        self.forward.kv_store.forget(run);
         self.forward.refreshed.forget(run);
     }
 
     fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.forward.kept.offer(run, tokens, blocks);
+        self.forward.kv_store.offer(run, tokens, blocks);
     }
 
     fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.forward.kept.recall(run, tokens, blocks)
+        self.forward.kv_store.recall(run, tokens, blocks)
     }
 }
 
@@ -157,11 +157,11 @@ impl Model for CpuPredictor {
     }
 
     fn reuse_prompts(&mut self, bytes: usize) {
-        self.forward.kept.prompts.limit(bytes);
+        self.forward.kv_store.prompts.limit(bytes);
     }
 
     fn prompt_bytes(&self) -> usize {
-        self.forward.kept.prompts.bytes()
+        self.forward.kv_store.prompts.bytes()
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {

@@ -43,8 +43,8 @@ use crate::service::Service;
 use crate::{Error, Result, page};
 
 /// The part of a refused body that is still read, so that its client gets to the answer.
-const LINGER_BYTES: usize = 8 << 20;
-const LINGER: Duration = Duration::from_secs(2);
+const DRAIN_BYTES: usize = 8 << 20;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -136,8 +136,8 @@ async fn check_length(State(service): State<Arc<Service>>, request: Request, nex
         return next.run(request).await;
     }
     // A connection that is closed while its client still sends would lose the answer, so a little more is read.
-    let (most, mut rest) = (LINGER_BYTES, request.into_body().into_data_stream());
-    tokio::spawn(tokio::time::timeout(LINGER, async move {
+    let (most, mut rest) = (DRAIN_BYTES, request.into_body().into_data_stream());
+    tokio::spawn(tokio::time::timeout(DRAIN_TIMEOUT, async move {
         let mut read = 0;
         while let Some(Ok(bytes)) = rest.next().await {
             read += bytes.len();

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
 use lacuna::{Canvas, Delta, Pass, Resize, Token, Trace, Tried};
-use lacuna_models::{Detail, Ended, Kind, Moment, Plan, Record, Text};
+use lacuna_models::{Detail, Kind, Moment, Plan, Record, RunSummary, Text};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -341,7 +341,7 @@ impl Follower {
     }
 
     fn done(&mut self, exchange: &Exchange) -> Result<Event, ApiError> {
-        let ended = Ended {
+        let summary = RunSummary {
             trace: &self.trace,
             canvas: &self.canvas,
             plan: &self.plan,
@@ -353,8 +353,8 @@ impl Follower {
             rows_computed: self.rows_computed,
             seconds: self.seconds,
         };
-        let moments = ended.moments(self.service.text()?);
-        let mut record = Record::of(&ended, &self.service.checkpoint)?;
+        let moments = summary.moments(self.service.text()?);
+        let mut record = Record::of(&summary, &self.service.checkpoint)?;
         record.id = Some(exchange.head.id.clone().into());
         // They were sent with the steps.
         record.steps.iter_mut().for_each(|step| step.details = None);

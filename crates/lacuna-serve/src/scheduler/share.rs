@@ -9,9 +9,9 @@ use std::time::Instant;
 use crate::Limits;
 
 /// A step for those who are behind takes at most this much longer because others share it.
-const COMPANY: f64 = 1.5;
+const MAX_SLOWDOWN: f64 = 1.5;
 /// After those who are behind have had so many times a full step's time, the others get one.
-const PATIENCE: f64 = 2.0;
+const MAX_FAVOURED_STEPS: f64 = 2.0;
 /// The weight that older measurements keep at each step.
 const DECAY: f64 = 0.98;
 
@@ -60,14 +60,14 @@ impl Share {
         let (behind, ahead): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|&run| runs[run].after() <= level);
         let mut step = Step { runs, limits, chosen: Vec::new(), positions: 0 };
         let full = ahead.iter().take(limits.batch).map(|&run| runs[run].cost).sum::<usize>().min(limits.positions);
-        if !ahead.is_empty() && self.favoured >= PATIENCE * self.time.seconds(full) {
+        if !ahead.is_empty() && self.favoured >= MAX_FAVOURED_STEPS * self.time.seconds(full) {
             let mut waiting = [ahead, behind].concat();
             waiting.sort_by_key(|&run| runs[run].rested);
             waiting.into_iter().for_each(|run| step.add(run));
             self.favours = false;
         } else {
             behind.into_iter().for_each(|run| step.add(run));
-            let most = COMPANY * self.time.seconds(step.positions);
+            let most = MAX_SLOWDOWN * self.time.seconds(step.positions);
             for &run in &ahead {
                 if self.time.seconds(step.positions + runs[run].cost) <= most {
                     step.add(run);

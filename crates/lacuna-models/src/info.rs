@@ -1,4 +1,4 @@
-//! Facts about a loaded model.
+//! Description of a loaded model.
 
 use lacuna::{Token, Visibility};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::{Checkpoint, Memory, Model, PlanContext, Request, describe_gpu};
 
 /// A loaded model, described: what `lacuna inspect --format json` prints.
 #[derive(Clone, Debug, Serialize)]
-pub struct Facts {
+pub struct ModelInfo {
     /// Its name.
     pub model: String,
     /// The model family.
@@ -56,7 +56,7 @@ pub struct Facts {
     pub gpu: String,
     /// Bytes of the weights in memory.
     pub weight_bytes: usize,
-    /// Bytes of the buffers of a forward pass over [`Facts::CANVAS`] positions.
+    /// Bytes of the buffers of a forward pass over [`ModelInfo::CANVAS`] positions.
     pub working_bytes: usize,
     /// Number of threads.
     pub threads: usize,
@@ -70,11 +70,11 @@ pub struct Facts {
     pub layer: Vec<usize>,
 }
 
-impl Facts {
+impl ModelInfo {
     /// Canvas length that memory is stated for.
     pub const CANVAS: usize = 512;
 
-    /// The facts of a checkpoint and the model it was loaded as.
+    /// Describes a checkpoint and the model it was loaded as.
     pub fn of(checkpoint: &Checkpoint, model: &dyn Model) -> lacuna::Result<Self> {
         let shape = checkpoint.architecture();
         let plan = Request::default().plan(checkpoint)?;

@@ -1,4 +1,4 @@
-//! Keys and values kept from one forward pass for others of the same run.
+//! KV cache: keys and values of earlier forward passes, run by run.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use super::kernel::Lines;
 use crate::layout::{Caching, Layout};
 use crate::prompts::Prompts;
 
-/// For each run, the rows of keys and values of each layer, before rotation.
+/// For each run and layer, rows of keys and values before rotary embedding.
 #[derive(Default)]
-pub(crate) struct Kept {
-    runs: HashMap<u64, Canvas>,
+pub(crate) struct KvStore {
+    runs: HashMap<u64, Run>,
     /// Keys and values that finished runs leave for reuse.
     pub(crate) prompts: Prompts<Vec<Lines<f32>>>,
-    /// All keys and values of a layer, where some were not computed.
+    /// Keys and values of a layer, computed and cached ones joined.
     complete: Lines<f32>,
 }
 
 #[derive(Default)]
-struct Canvas {
+struct Run {
     length: usize,
-    /// Keys and values of a position in a layer.
+    /// Length of a position's keys and values in a layer.
     width: usize,
     layers: Vec<Lines<f32>>,
 }
 
-impl Kept {
-    /// The keys and values that are seen in a layer, of which `computed` were computed.
+impl KvStore {
+    /// All keys and values of a layer: the `computed` ones, which are stored where the layout says so, and the cached ones.
     pub(crate) fn complete<'a>(&'a mut self, layout: &Layout, layer: usize, computed: &'a [f32]) -> &'a [f32] {
         if !layout.caches() {
             return computed;
@@ -42,15 +42,15 @@ impl Kept {
                 Caching::Off => seen.copy_from_slice(fresh),
                 Caching::Store => {
                     seen.copy_from_slice(fresh);
-                    runs.entry(span.run).or_default().keep(span.length, layer, fresh);
+                    runs.entry(span.run).or_default().store(span.length, layer, fresh);
                 }
                 Caching::Update => {
-                    let kept = runs.entry(span.run).or_default().reach(span.length, layer, width);
+                    let stored = runs.entry(span.run).or_default().reach(span.length, layer, width);
                     let positions = &layout.positions[span.start..span.end()];
                     for (fresh, &position) in fresh.chunks_exact(width).zip(positions) {
-                        kept[position * width..][..width].copy_from_slice(fresh);
+                        stored[position * width..][..width].copy_from_slice(fresh);
                     }
-                    seen.copy_from_slice(&kept[..seen.len()]);
+                    seen.copy_from_slice(&stored[..seen.len()]);
                 }
             }
         }
@@ -62,9 +62,9 @@ impl Kept {
         self.runs.get(&run).map(|canvas| canvas.length)
     }
 
-    /// Leaves the leading blocks of a run to others.
+    /// Stores the keys and values of a run's leading blocks for reuse by other runs.
     pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        if let Some(Canvas { width, layers, .. }) = self.runs.get(&run) {
+        if let Some(Run { width, layers, .. }) = self.runs.get(&run) {
             let size = tokens.len() * width;
             let copy = |rows: &Lines<f32>| {
                 let mut copy = Lines::new(size);
@@ -76,7 +76,7 @@ impl Kept {
         }
     }
 
-    /// Gives a run the longest beginning of its text that others have left. Returns its length.
+    /// Copies the longest stored prefix of a text to a run. Returns its length.
     pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
         let Some((length, stored, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
         let canvas = self.runs.entry(run).or_default();
@@ -92,8 +92,8 @@ impl Kept {
     }
 }
 
-impl Canvas {
-    /// The rows of a layer, as many as `length` positions have at least; what was kept stays.
+impl Run {
+    /// The rows of a layer, grown to at least `length` positions.
     fn reach(&mut self, length: usize, layer: usize, width: usize) -> &mut [f32] {
         self.length = self.length.max(length);
         self.width = width;
@@ -109,7 +109,7 @@ impl Canvas {
         rows
     }
 
-    fn keep(&mut self, length: usize, layer: usize, fresh: &[f32]) {
+    fn store(&mut self, length: usize, layer: usize, fresh: &[f32]) {
         self.length = length;
         if self.layers.len() <= layer {
             self.layers.resize_with(layer + 1, || Lines::new(0));

@@ -6,7 +6,7 @@ use crate::Result;
 use crate::task::Prompt;
 
 /// Tokenizer and chat template: prompts to tokens, tokens to answers.
-pub trait Speech: Sync {
+pub trait TextCodec: Sync {
     /// The text of a chat of (role, content) turns, up to where the answer begins.
     fn render(&self, turns: &[(&str, &str)]) -> Result<String>;
 
@@ -21,7 +21,7 @@ pub trait Speech: Sync {
 }
 
 /// The tokens of a prompt, with the beginning of the answer.
-pub(super) fn encode(speech: &dyn Speech, prompt: &Prompt) -> Result<Vec<Token>> {
+pub(super) fn encode(codec: &dyn TextCodec, prompt: &Prompt) -> Result<Vec<Token>> {
     let turns: Vec<(&str, &str)> = prompt.turns.iter().map(|turn| (turn.role, turn.content.as_str())).collect();
-    speech.encode(&(speech.render(&turns)? + &prompt.prefix))
+    codec.encode(&(codec.render(&turns)? + &prompt.prefix))
 }
