@@ -8,7 +8,7 @@ use crate::{
 /// Decimals within bounds have at most this many digits behind the point.
 const FRACTION: usize = 8;
 /// Bounds lie within ± this.
-const LARGEST: f64 = 1e15;
+const MAX_NUMBER: f64 = 1e15;
 /// The largest factor whose multiples are counted out.
 const FACTOR: u32 = 4096;
 
@@ -89,10 +89,10 @@ impl Bounds {
 }
 
 fn in_range(value: f64) -> Result<f64, Refused> {
-    if value.abs() <= LARGEST {
+    if value.abs() <= MAX_NUMBER {
         Ok(value)
     } else {
-        Err(Refused::new(format!("the bound {value} is beyond {LARGEST}; leave it out")))
+        Err(Refused::new(format!("the bound {value} is beyond {MAX_NUMBER}; leave it out")))
     }
 }
 

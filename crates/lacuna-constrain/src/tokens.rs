@@ -14,7 +14,7 @@ const EFFECTS: usize = 1 << 16;
 const DENSE: usize = 64;
 
 /// The class of tokens that fit nowhere.
-pub(crate) const NOWHERE: u32 = 0;
+pub(crate) const UNUSABLE: u32 = 0;
 /// The class of end tokens.
 pub(crate) const END: u32 = 1;
 
@@ -99,7 +99,7 @@ impl TokenAutomaton {
         let mut effects = Effects::new(dfa);
         // Classes in the order of their first token; `class_of_effect` has 0 for effects that no token has yet.
         let mut class_of_effect: Vec<u32> = Vec::new();
-        let mut class_of = vec![NOWHERE; vocabulary.len()];
+        let mut class_of = vec![UNUSABLE; vocabulary.len()];
         vocabulary.end().iter().for_each(|&token| class_of[token as usize] = END);
         let mut moves = Lists::new();
         moves.push([]);
@@ -120,9 +120,9 @@ impl TokenAutomaton {
                 path.resize(bytes.len() + 1, NOTHING);
                 continue;
             }
-            class_of_effect.resize(effects.lists.len(), NOWHERE);
+            class_of_effect.resize(effects.lists.len(), UNUSABLE);
             let class = &mut class_of_effect[effect as usize];
-            if *class == NOWHERE {
+            if *class == UNUSABLE {
                 *class = moves.len() as u32;
                 moves.push(effects.lists.get(effect as usize).iter().copied());
                 if moves.items.len() > MOVES {
@@ -143,7 +143,7 @@ impl TokenAutomaton {
         let dense_of = (0..classes)
             .map(|class| {
                 let tokens = members.get(class);
-                (class as u32 != NOWHERE && tokens.len() > vocabulary.len() / DENSE).then(|| {
+                (class as u32 != UNUSABLE && tokens.len() > vocabulary.len() / DENSE).then(|| {
                     let row = dense.push();
                     tokens.iter().for_each(|&token| dense.row_mut(row)[token as usize / 32] |= 1 << (token % 32));
                     row as u32

@@ -13,7 +13,7 @@ use crate::statistics::wilson;
 use crate::{Error, Result};
 
 /// Number of best layers that are also tried combined.
-const TOGETHER: usize = 4;
+const COMBINED: usize = 4;
 
 /// Result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,7 +175,7 @@ fn better(best: Candidate, tried: &[Candidate]) -> Candidate {
 
 /// Sets worth trying: the best layer with each of the next, the best few together, and the lower half of the model.
 fn sets(ranked: &[usize], layers: usize) -> Vec<Vec<usize>> {
-    let few = &ranked[..TOGETHER.min(ranked.len())];
+    let few = &ranked[..COMBINED.min(ranked.len())];
     let mut sets: Vec<Vec<usize>> = few.iter().skip(1).map(|other| sorted(&[few[0], *other])).collect();
     sets.extend((3..=few.len()).map(|count| sorted(&few[..count])));
     sets.push((0..layers.div_ceil(2)).collect());

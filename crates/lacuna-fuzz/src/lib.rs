@@ -10,7 +10,7 @@ mod requests;
 pub use mutate::Mutator;
 
 use lacuna::catalogue::Params;
-use lacuna::{LONGEST_STRATEGY, Recipe};
+use lacuna::{MAX_STRATEGY_BYTES, Recipe};
 use lacuna_constrain::{Constraint, Ending, Fit, Options, Vocabulary};
 use lacuna_eval::grade::math;
 use lacuna_eval::suite::Suite;
@@ -58,7 +58,7 @@ fn strategies() -> Vec<Vec<u8>> {
 /// The name of a strategy.
 fn strategy(input: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(input) else { return false };
-    name.len() <= LONGEST_STRATEGY && Recipe::parse(name, &Params::new()).is_ok_and(|recipe| recipe.build().is_ok())
+    name.len() <= MAX_STRATEGY_BYTES && Recipe::parse(name, &Params::new()).is_ok_and(|recipe| recipe.build().is_ok())
 }
 
 fn suites() -> Vec<Vec<u8>> {

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let Some((from, to)) = cut(answer, index) else { continue };
         let wanted = text.encode(&answer[from..to])?.len();
-        if wanted > lacuna::USUAL_MAX_GAP {
+        if wanted > lacuna::DEFAULT_MAX_GAP {
             continue;
         }
         let prompt = text.chat(&[("user", question)])?;

@@ -153,15 +153,15 @@ pub struct Groups {
 }
 
 /// More positions than any machine could attend to; a longer context is a mistake.
-const LONGEST: usize = 1 << 24;
+const MAX_CONTEXT: usize = 1 << 24;
 /// The largest size of anything else.
-const LARGEST: usize = 1 << 24;
+const MAX_SIZE: usize = 1 << 24;
 /// The most experts of a layer.
-const MOST_EXPERTS: usize = 1 << 14;
+const MAX_EXPERTS: usize = 1 << 14;
 /// An RMS norm with a larger epsilon is no norm.
-const LARGEST_EPSILON: f64 = 0.1;
+const MAX_EPSILON: f64 = 0.1;
 /// A rotary embedding with a larger base hardly turns.
-const LARGEST_THETA: f64 = 1e12;
+const MAX_THETA: f64 = 1e12;
 
 impl Architecture {
     /// Number of blocks.
@@ -211,22 +211,22 @@ impl Architecture {
         let Attention { heads, key_value_heads, head_size, rotary, rope_theta, visibility, .. } = self.attention;
         let block = if let Visibility::Blocks(length) = visibility { length } else { 1 };
         let mut sizes = vec![
-            ("the number of layers", self.layers(), LARGEST),
-            ("the hidden size", self.hidden, LARGEST),
-            ("the number of heads", heads, LARGEST),
-            ("the number of key-value heads", key_value_heads, LARGEST),
-            ("the head size", head_size, LARGEST),
-            ("the vocabulary's size", self.vocabulary, LARGEST),
-            ("the longest sequence", self.context, LONGEST),
-            ("the block length", block, LONGEST),
+            ("the number of layers", self.layers(), MAX_SIZE),
+            ("the hidden size", self.hidden, MAX_SIZE),
+            ("the number of heads", heads, MAX_SIZE),
+            ("the number of key-value heads", key_value_heads, MAX_SIZE),
+            ("the head size", head_size, MAX_SIZE),
+            ("the vocabulary's size", self.vocabulary, MAX_SIZE),
+            ("the longest sequence", self.context, MAX_CONTEXT),
+            ("the block length", block, MAX_CONTEXT),
         ];
         for layer in &self.feed_forward {
             match layer {
-                FeedForward::Dense { width } => sizes.push(("the MLP's size", *width, LARGEST)),
+                FeedForward::Dense { width } => sizes.push(("the MLP's size", *width, MAX_SIZE)),
                 FeedForward::Experts(experts) => sizes.extend([
-                    ("the experts' size", experts.width, LARGEST),
-                    ("the shared expert's size", experts.shared.unwrap_or(1), LARGEST),
-                    ("the number of experts", experts.count, MOST_EXPERTS),
+                    ("the experts' size", experts.width, MAX_SIZE),
+                    ("the shared expert's size", experts.shared.unwrap_or(1), MAX_SIZE),
+                    ("the number of experts", experts.count, MAX_EXPERTS),
                     ("the number of experts per token", experts.active, experts.count),
                 ]),
             }
@@ -250,12 +250,12 @@ impl Architecture {
             let expected = format!("it must be even, at least 2 and at most the head size, {head_size}");
             return wrong("the rotary width", rotary.to_string(), expected);
         }
-        if !(rope_theta > 1.0 && rope_theta <= LARGEST_THETA) {
-            let expected = format!("it must be more than 1 and at most {LARGEST_THETA:e}");
+        if !(rope_theta > 1.0 && rope_theta <= MAX_THETA) {
+            let expected = format!("it must be more than 1 and at most {MAX_THETA:e}");
             return wrong("rope_theta", rope_theta.to_string(), expected);
         }
-        if !(self.epsilon >= 0.0 && self.epsilon <= LARGEST_EPSILON) {
-            let expected = format!("it must be at least 0 and at most {LARGEST_EPSILON}");
+        if !(self.epsilon >= 0.0 && self.epsilon <= MAX_EPSILON) {
+            let expected = format!("it must be at least 0 and at most {MAX_EPSILON}");
             return wrong("rms_norm_eps", self.epsilon.to_string(), expected);
         }
         self.check_routers(file)?;

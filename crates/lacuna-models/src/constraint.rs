@@ -10,8 +10,8 @@ use lacuna_constrain::{Cache, Compiled, Constraint, Ending, Options};
 use crate::Checkpoint;
 
 /// Bytes of compiled constraints that are kept.
-const KEPT: usize = 256 << 20;
-static COMPILED: LazyLock<Cache> = LazyLock::new(|| Cache::new(KEPT));
+const CACHE_BYTES: usize = 256 << 20;
+static COMPILED: LazyLock<Cache> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// The parameter that constrains the text, if one is given.
 pub(crate) fn named(params: &Params) -> Result<Option<&'static str>> {

@@ -10,7 +10,7 @@ use crate::cpu::kernel::{for_each_isa, magnitude};
 pub(crate) const GROUP: usize = 32;
 
 /// Largest value.
-const MOST: f32 = 15.0;
+const MAX_LEVEL: f32 = 15.0;
 /// Units of a row's largest weight.
 const UNITS: f32 = 120.0;
 
@@ -90,11 +90,11 @@ for_each_isa! {
                 low = if units < low { units } else { low };
                 high = if units > high { units } else { high };
             }
-            let enough = ((high - low) / MOST).ceil();
+            let enough = ((high - low) / MAX_LEVEL).ceil();
             let mut least = f32::INFINITY;
             for below in [0.0, 1.0] {
                 let scale = (enough - below).clamp(1.0, 16.0);
-                let zeros = ((MOST - 127.0 / scale).ceil().max(0.0), (128.0 / scale).floor().min(MOST));
+                let zeros = ((MAX_LEVEL - 127.0 / scale).ceil().max(0.0), (128.0 / scale).floor().min(MAX_LEVEL));
                 for above in [0.0, 1.0] {
                     let zero = ((-low / scale).floor() + above).clamp(zeros.0, zeros.1);
                     let error = squared_error(&units, scale, zero);
@@ -127,7 +127,7 @@ fn squared_error(units: &[f32; GROUP], scale: f32, zero: f32) -> f32 {
 fn value(scales: f32, zero: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to the nearest whole number.
     const ROUND: f32 = 12_582_912.0;
-    (scales + ROUND - ROUND + zero).clamp(0.0, MOST)
+    (scales + ROUND - ROUND + zero).clamp(0.0, MAX_LEVEL)
 }
 
 for_each_isa! {

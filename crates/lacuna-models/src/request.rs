@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lacuna::catalogue::{Need, PRESETS, Params, Value};
 use lacuna::{
-    AttentionSource, Borders, CONSTRAINTS, Canvas, Description, Error, Find, Grow, LONGEST_STRATEGY, Message, Options,
-    Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, USUAL_MAX_GAP, sources,
+    AttentionSource, Borders, CONSTRAINTS, Canvas, DEFAULT_MAX_GAP, Description, Error, Find, Grow, MAX_STRATEGY_BYTES,
+    Message, Options, Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, sources,
 };
 use lacuna_constrain::{Compiled, Constraint, Ending};
 use serde::{Deserialize, Serialize};
@@ -16,12 +16,12 @@ use crate::encode::{ends_open, has_draft};
 use crate::{Checkpoint, Convention, Template};
 
 /// Canvas length where neither the request nor the checkpoint names one.
-const USUAL_LENGTH: usize = 128;
+const DEFAULT_LENGTH: usize = 128;
 /// Upper bound on the tokens of a canvas that grows by itself, where the request names none.
-const USUAL_MOST: usize = 2048;
-const USUAL_STRATEGY: &str = "dos+eb";
+const DEFAULT_MAX_LENGTH: usize = 2048;
+const DEFAULT_STRATEGY: &str = "dos+eb";
 /// Strategies for texts with drafts.
-const USUAL_REVISION: &str = "dos+eb+verify";
+const DEFAULT_REVISION: &str = "dos+eb+verify";
 const SHIFTED_REVISION: &str = "dos+eb+edit";
 
 /// Parameters of the catalogue, as a user has set them. Those that are left out are as the checkpoint recommends, else as usual.
@@ -106,8 +106,8 @@ impl Request {
             return Err(Error::parameter("draft", draft, expected));
         }
         let name = self.strategy_for(model);
-        if name.len() > LONGEST_STRATEGY {
-            let expected = format!("must have at most {LONGEST_STRATEGY} bytes");
+        if name.len() > MAX_STRATEGY_BYTES {
+            let expected = format!("must have at most {MAX_STRATEGY_BYTES} bytes");
             return Err(Error::parameter("strategy", name, expected));
         }
         // Parameters of the recommended strategy say nothing about another one.
@@ -128,7 +128,7 @@ impl Request {
         }
         let strategy = Recipe::parse(name, &params)?.build()?;
 
-        let usual_length = model.recommended.integer("gen_length").unwrap_or(USUAL_LENGTH);
+        let usual_length = model.recommended.integer("gen_length").unwrap_or(DEFAULT_LENGTH);
         let max_tokens = self.integer("max_tokens");
         let gen_length = match (self.integer("gen_length"), max_tokens) {
             (Some(length), Some(most)) if length > most => {
@@ -158,7 +158,7 @@ impl Request {
         };
         let max_tokens = match strategy.length.is_fixed() {
             true => max_tokens.filter(|_| self.get("gen_length").is_none()),
-            false => max_tokens.or(Some(USUAL_MOST.max(gen_length))),
+            false => max_tokens.or(Some(DEFAULT_MAX_LENGTH.max(gen_length))),
         };
         let (ends, draft, constraint) = (model.ends.clone(), Vec::new(), None);
         Ok(Plan { strategy, params, options, gen_length, max_tokens, ends, draft, constraint })
@@ -188,7 +188,7 @@ impl Request {
             Some(_) => Ok(self.clone()),
             // A shifted model cannot verify.
             None if checkpoint.architecture().shifted => self.clone().with("strategy", SHIFTED_REVISION),
-            None => self.clone().with("strategy", USUAL_REVISION),
+            None => self.clone().with("strategy", DEFAULT_REVISION),
         }
     }
 
@@ -209,7 +209,7 @@ impl Request {
 
     /// The name of the strategy: as asked, else as the model recommends.
     pub fn strategy_for<'a>(&'a self, model: &'a PlanContext) -> &'a str {
-        self.word("strategy").or(model.recommended.word("strategy")).unwrap_or(USUAL_STRATEGY)
+        self.word("strategy").or(model.recommended.word("strategy")).unwrap_or(DEFAULT_STRATEGY)
     }
 
     /// Rule by which tokens are taken from distributions, for a model of this family.
@@ -399,7 +399,7 @@ impl Plan {
             return Err(Error::unused("max_gap", "a text whose gaps all have a length"));
         }
         let canvas = Canvas::with_drafts(tokens.clone(), model.mask, drafts)?;
-        let most = self.params.integer("max_gap").unwrap_or(USUAL_MAX_GAP);
+        let most = self.params.integer("max_gap").unwrap_or(DEFAULT_MAX_GAP);
         let find = (!unknown.is_empty()).then(|| Find::new(unknown.clone(), most));
         let mut options = Options { stop: Vec::new(), find, ..self.options.clone() };
         if !self.strategy.length.is_fixed() {

@@ -9,7 +9,7 @@ use crate::{Checkpoint, Record, Specials};
 /// Samples of the estimate unless another number is asked for, and their seed: LLaDA's published settings.
 const SAMPLES: usize = 128;
 const SEED: u64 = 1234;
-const MOST_SAMPLES: usize = 4096;
+const MAX_SAMPLES: usize = 4096;
 /// The names of the ways to score.
 const ORDERS: [&str; 4] = ["estimate", "left", "right", "random"];
 
@@ -64,8 +64,8 @@ impl ScoreRequest {
         let direction = match order.unwrap_or(ORDERS[0]) {
             "estimate" => {
                 let samples = self.samples.unwrap_or(SAMPLES);
-                if samples > MOST_SAMPLES {
-                    let expected = format!("must be at most {MOST_SAMPLES}");
+                if samples > MAX_SAMPLES {
+                    let expected = format!("must be at most {MAX_SAMPLES}");
                     return Err(Error::parameter("samples", samples.to_string(), expected));
                 }
                 return Ok(Likelihood::MonteCarlo { samples, seed });

@@ -12,7 +12,7 @@ use crate::errors::raise;
 
 /// The most dimensions there are: a batch of one, heads, and a matrix for each. Strings, of which each holds a string, would
 /// go on for ever.
-const DEEPEST: usize = 4;
+const MAX_DIMENSIONS: usize = 4;
 
 /// Numbers in rows, the last dimension in one piece.
 pub(crate) struct Array {
@@ -77,7 +77,7 @@ impl Array {
     /// Goes through nested lists; what is at one depth must have one length.
     fn collect(&mut self, given: &Bound<'_, PyAny>, depth: usize, what: &str) -> PyResult<()> {
         let ragged = || PyValueError::new_err(format!("{what} must have rows of one length"));
-        let Some(length) = given.len().ok().filter(|_| depth < DEEPEST) else {
+        let Some(length) = given.len().ok().filter(|_| depth < MAX_DIMENSIONS) else {
             let number = given.extract::<f32>();
             let wrong =
                 |_| PyTypeError::new_err(format!("{what} must be numbers, but there is a {}", given.get_type()));
@@ -229,7 +229,7 @@ impl Logits {
 
 /// The few tokens that none of the rows may choose; none if the rows differ, or if there are many.
 fn suppressed(rows: &[Row<'_>], width: usize) -> Option<Vec<Token>> {
-    const FEW: usize = 256;
+    const MAX_SUPPRESSED: usize = 256;
     let words = rows.first()?.allowed.words();
     if rows.iter().any(|row| row.allowed.words().as_ptr() != words.as_ptr()) {
         return None;
@@ -237,9 +237,13 @@ fn suppressed(rows: &[Row<'_>], width: usize) -> Option<Vec<Token>> {
     let missing =
         |(&word, from): (&u32, usize)| (0..32).filter(move |bit| word >> bit & 1 == 0).map(move |bit| from + bit);
     let some = words.iter().zip((0..width).step_by(32)).filter(|(word, _)| **word != u32::MAX);
-    let tokens: Vec<Token> =
-        some.flat_map(missing).filter(|&token| token < width).take(FEW + 1).map(|token| token as Token).collect();
-    (tokens.len() <= FEW).then_some(tokens)
+    let tokens: Vec<Token> = some
+        .flat_map(missing)
+        .filter(|&token| token < width)
+        .take(MAX_SUPPRESSED + 1)
+        .map(|token| token as Token)
+        .collect();
+    (tokens.len() <= MAX_SUPPRESSED).then_some(tokens)
 }
 
 /// Rows of logits, in memory of their own or where they were given.

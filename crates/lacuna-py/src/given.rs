@@ -15,7 +15,7 @@ use crate::errors::carry;
 use crate::pool::SHARED;
 
 /// More positions than anybody means.
-const LONGEST: usize = 1 << 24;
+const MAX_LENGTH: usize = 1 << 24;
 /// The size of a vocabulary that is not known yet: more tokens than any model has.
 const UNKNOWN: usize = 1 << 22;
 
@@ -72,7 +72,7 @@ impl Given {
             layers,
             // How many there are shows when attention is handed in.
             heads: usize::MAX,
-            context: LONGEST,
+            context: MAX_LENGTH,
             shadows: false,
             shifted,
             caches: false,

@@ -59,7 +59,7 @@ struct Setup {
 static GPU_PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Texts whose canvases are made together.
-const SCORED_TOGETHER: usize = 32;
+const SCORE_BATCH: usize = 32;
 
 /// Options that were checked for a model.
 #[pyclass(frozen, module = "lacunalm._native")]
@@ -426,7 +426,7 @@ impl Model {
             None => self.usual_batch(py)?,
         };
         let mut records = Vec::with_capacity(asked.len());
-        for some in asked.chunks(SCORED_TOGETHER) {
+        for some in asked.chunks(SCORE_BATCH) {
             let mut scoring = Scoring::new(some.to_vec(), scale, &self.description).map_err(raise)?;
             while !scoring.is_finished() {
                 py.check_signals()?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lacuna::catalogue::{Build, Given, Need, Parameter, Part, Section, parts, register};
-use lacuna::{AttentionSource, Block, Error, Order, Pace, RankBy, Ranked, Reads, Result, Scene, sources};
+use lacuna::{AttentionSource, Block, Error, Order, Pace, RankBy, Ranked, Reads, Result, StepContext, sources};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -78,41 +78,41 @@ struct PyOrder {
 }
 
 impl PyOrder {
-    fn call(&self, py: Python<'_>, scenes: &[Scene<'_>]) -> PyResult<Vec<f64>> {
-        let each = |value: &dyn Fn(&Scene<'_>, usize) -> f64| -> Vec<f64> {
-            scenes.iter().flat_map(|scene| scene.candidates().iter().map(move |&at| value(scene, at))).collect()
+    fn call(&self, py: Python<'_>, contexts: &[StepContext<'_>]) -> PyResult<Vec<f64>> {
+        let each = |value: &dyn Fn(&StepContext<'_>, usize) -> f64| -> Vec<f64> {
+            contexts.iter().flat_map(|context| context.candidates().iter().map(move |&at| value(context, at))).collect()
         };
-        let whole = |value: &dyn Fn(usize, &Scene<'_>, usize) -> usize| -> Vec<i64> {
-            let runs = scenes.iter().enumerate();
-            runs.flat_map(|(run, scene)| scene.candidates().iter().map(move |&at| value(run, scene, at) as i64))
+        let whole = |value: &dyn Fn(usize, &StepContext<'_>, usize) -> usize| -> Vec<i64> {
+            let runs = contexts.iter().enumerate();
+            runs.flat_map(|(run, context)| context.candidates().iter().map(move |&at| value(run, context, at) as i64))
                 .collect()
         };
-        let count: usize = scenes.iter().map(|scene| scene.candidates().len()).sum();
+        let count: usize = contexts.iter().map(|context| context.candidates().len()).sum();
         let mut dependency = Vec::with_capacity(self.attention.len() * count);
         for source in 0..self.attention.len() {
-            for scene in scenes {
-                dependency.extend(scene.candidates().iter().map(|&at| scene.dependency()[source][at]));
+            for context in contexts {
+                dependency.extend(context.candidates().iter().map(|&at| context.dependency()[source][at]));
             }
         }
         let belief = |value: fn(&lacuna::Belief) -> f64| -> PyResult<Option<Py<PyAny>>> {
-            let values = || each(&|scene, at| value(scene.belief(at)));
+            let values = || each(&|context, at| value(context.belief(at)));
             self.beliefs.then(|| doubles(py, &values())).transpose()
         };
-        let tokens = || whole(&|_, scene, at| scene.belief(at).token as usize);
+        let tokens = || whole(&|_, context, at| context.belief(at).token as usize);
         let candidates = Candidates {
             positions: integers(py, &whole(&|_, _, at| at))?,
             runs: integers(py, &whole(&|run, _, _| run))?,
-            steps: integers(py, &whole(&|_, scene, _| scene.step()))?,
-            blocks: integers(py, &whole(&|_, scene, _| scene.block().index))?,
-            uniform: doubles(py, &each(&|scene, at| scene.draw(at).uniform(u64::MAX)))?,
+            steps: integers(py, &whole(&|_, context, _| context.step()))?,
+            blocks: integers(py, &whole(&|_, context, _| context.block().index))?,
+            uniform: doubles(py, &each(&|context, at| context.draw(at).uniform(u64::MAX)))?,
             dependency: floats(py, &dependency, vec![self.attention.len(), count])?,
             token: self.beliefs.then(|| integers(py, &tokens())).transpose()?,
             probability: belief(|belief| belief.probability)?,
             first: belief(|belief| belief.first)?,
             second: belief(|belief| belief.second)?,
             entropy: belief(|belief| belief.entropy)?,
-            canvases: scenes.iter().map(|scene| scene.canvas().tokens().to_vec()).collect(),
-            mask_token: scenes.first().map_or(0, |scene| scene.canvas().mask()),
+            canvases: contexts.iter().map(|context| context.canvas().tokens().to_vec()).collect(),
+            mask_token: contexts.first().map_or(0, |context| context.canvas().mask()),
         };
         numbers(self.score.bind(py).call1((candidates,))?)
     }
@@ -131,22 +131,22 @@ impl Order for PyOrder {
         true
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(self.score_batch(std::slice::from_ref(scene))?.remove(0))
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(self.score_batch(std::slice::from_ref(context))?.remove(0))
     }
 
-    fn score_batch(&self, scenes: &[Scene<'_>]) -> Result<Vec<Vec<f64>>> {
-        let mut scores = &Python::attach(|py| self.call(py, scenes)).map_err(carry)?[..];
-        let wanted: usize = scenes.iter().map(|scene| scene.candidates().len()).sum();
+    fn score_batch(&self, contexts: &[StepContext<'_>]) -> Result<Vec<Vec<f64>>> {
+        let mut scores = &Python::attach(|py| self.call(py, contexts)).map_err(carry)?[..];
+        let wanted: usize = contexts.iter().map(|context| context.candidates().len()).sum();
         if scores.len() != wanted {
             return Err(Error::BadScores { given: scores.len(), wanted });
         }
-        let mut next = |scene: &Scene<'_>| {
-            let (these, rest) = scores.split_at(scene.candidates().len());
+        let mut next = |context: &StepContext<'_>| {
+            let (these, rest) = scores.split_at(context.candidates().len());
             scores = rest;
             these.to_vec()
         };
-        Ok(scenes.iter().map(&mut next).collect())
+        Ok(contexts.iter().map(&mut next).collect())
     }
 }
 
@@ -170,7 +170,7 @@ impl PyPace {
     fn call(&self, py: Python<'_>, ranked: &Ranked<'_>) -> PyResult<Vec<usize>> {
         let belief =
             |value: fn(&lacuna::Belief) -> f64| doubles(py, &ranked.beliefs().iter().map(value).collect::<Vec<f64>>());
-        let (scene, block) = (ranked.scene(), ranked.block());
+        let (context, block) = (ranked.context(), ranked.block());
         let shown = RankedPositions {
             positions: integers(py, &ranked.positions().iter().map(|&at| at as i64).collect::<Vec<_>>())?,
             scores: doubles(py, ranked.scores())?,
@@ -178,11 +178,11 @@ impl PyPace {
             probability: belief(|belief| belief.probability)?,
             second: belief(|belief| belief.second)?,
             entropy: belief(|belief| belief.entropy)?,
-            step: scene.step(),
+            step: context.step(),
             block: block.index,
             block_step: block.step,
-            canvas: scene.canvas().tokens().to_vec(),
-            mask_token: scene.canvas().mask(),
+            canvas: context.canvas().tokens().to_vec(),
+            mask_token: context.canvas().mask(),
         };
         let chosen = self.choose.bind(py).call1((shown,))?;
         if let Ok(count) = chosen.extract::<usize>() {

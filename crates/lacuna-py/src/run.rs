@@ -15,7 +15,7 @@ use crate::given::{Answers, Given};
 use crate::options::request;
 use crate::record::{Result, Step};
 
-const MOST_LAYERS: usize = 1 << 16;
+const MAX_LAYERS: usize = 1 << 16;
 
 /// A text on its way from masks to tokens, stepped with the answers of any model.
 ///
@@ -77,8 +77,8 @@ impl Run {
         let plan = request.plan_for(&context(layers.unwrap_or(1))).map_err(raise)?;
         let named = plan.layers().into_iter().max().map_or(1, |layer| layer.saturating_add(1));
         let layers = layers.unwrap_or(named);
-        if layers > MOST_LAYERS {
-            let why = format!("{layers} layers are more than any model has: {MOST_LAYERS} is the most");
+        if layers > MAX_LAYERS {
+            let why = format!("{layers} layers are more than any model has: {MAX_LAYERS} is the most");
             return Err(PyValueError::new_err(why));
         }
         let largest = tokens.iter().chain(&end_tokens).copied().fold(mask_token, Token::max);

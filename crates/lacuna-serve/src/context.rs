@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use crate::keys::Key;
 
 /// Ids of clients are taken over if they are at most this long.
-const LONGEST_ID: usize = 128;
+const MAX_ID: usize = 128;
 
 tokio::task_local! {
     /// The request that the task answers.
@@ -65,7 +65,7 @@ impl Context {
 pub(crate) fn client_id(header: &[u8]) -> Option<&str> {
     let id = std::str::from_utf8(header).ok()?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@,~".contains(&byte);
-    ((1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
+    ((1..=MAX_ID).contains(&id.len()) && id.bytes().all(plain)).then_some(id)
 }
 
 impl Trace {

@@ -7,7 +7,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// A minute, in seconds: what rates are counted in.
 const MINUTE: f64 = 60.0;
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// A secret that clients must know, and what they may do with it. The secret is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl ApiKey {
             match setting {
                 "name" => {
                     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
-                    if value.is_empty() || value.len() > LONGEST_NAME || !value.bytes().all(plain) {
-                        return Err(format!("a key's name has 1 to {LONGEST_NAME} letters, digits and . _ - @"));
+                    if value.is_empty() || value.len() > MAX_NAME || !value.bytes().all(plain) {
+                        return Err(format!("a key's name has 1 to {MAX_NAME} letters, digits and . _ - @"));
                     }
                     key.name = Some(value.into());
                 }

@@ -15,7 +15,7 @@ const POSITIONS: &[f64] = &[64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8
 const TOKENS_PER_SECOND: &[f64] = &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 
 /// As many strategies have numbers of their own; the names of further ones are clients' inventions, such as `dos+top4711`.
-const MOST_STRATEGIES: usize = 64;
+const MAX_STRATEGIES: usize = 64;
 
 /// The labels of `lacuna_build_info`.
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl Metrics {
     /// Counts a text that has ended.
     pub(crate) fn ended(&self, strategy: &str, finish: Finish, tokens: usize, nfe: usize) {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.contains_key(strategy) || texts.len() < MOST_STRATEGIES;
+        let known = texts.contains_key(strategy) || texts.len() < MAX_STRATEGIES;
         let texts = texts.entry(if known { strategy } else { "other" }.into()).or_default();
         match finish {
             Finish::Stop | Finish::ToolCalls => texts.stop += 1,

@@ -1,6 +1,6 @@
 //! The most probable tokens of a row.
 
-use crate::scene::RunState;
+use crate::context::RunState;
 use crate::{Commit, Predictor, Result, Row, Sampling, Target, Token, TokenSet};
 
 /// Tokens with their log-probabilities, the most probable first.

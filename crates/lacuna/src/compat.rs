@@ -50,7 +50,7 @@ pub(crate) fn check(
             let message = Message::from("only a revision reopens a draft, and this strategy has none: add one to ");
             return Err(Error::Incompatible(message.parameter("strategy").text(", such as '+verify' or '+edit'")));
         }
-        Some(revision) if !revision.begins() && canvas.masked().next().is_none() => {
+        Some(revision) if !revision.revises_complete_text() && canvas.masked().next().is_none() => {
             return incompatible(
                 "this revision compares what a step has written with the step before, but nothing of this text is masked: use another \
                  one, such as 'verify' or 'edit'",
@@ -103,7 +103,7 @@ pub(crate) fn check(
             return incompatible(
                 "a cache takes what was decided for granted, but this strategy reopens tokens: decode without a cache",
             );
-        } else if strategy.pace.leaps() {
+        } else if strategy.pace.exceeds_window() {
             return incompatible(
                 "this pace may commit positions that a cache does not compute: decode without a cache",
             );

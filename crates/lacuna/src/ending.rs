@@ -1,14 +1,14 @@
 //! When a run ends: its text is decided, its canvas is complete, or it grows.
 
 use crate::allowed::Allowed;
-use crate::scene::RunState;
+use crate::context::RunState;
 use crate::{Canvas, Predictor, Resize, Result, Run};
 
 impl Run {
     /// Number of leading positions that are decided for good: none of them is masked or can be reopened.
     pub fn settled(&self) -> usize {
         let safe = match &self.strategy.revision {
-            Some(revision) if !self.is_complete() || revision.lingers() || self.next_block().is_some() => {
+            Some(revision) if !self.is_complete() || revision.needs_another_pass() || self.next_block().is_some() => {
                 revision.settled(&self.state.block)
             }
             _ => self.state.canvas.len(),

@@ -1,7 +1,7 @@
 //! Gaps of unknown length.
 
 use crate::allowed::Allowed;
-use crate::scene::RunState;
+use crate::context::RunState;
 use crate::{
     Belief, Canvas, Delta, Draw, Error, Options, Predictor, ReadPlan, Resize, Result, Row, Run, Target, Tried, View,
 };

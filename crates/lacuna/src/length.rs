@@ -7,7 +7,7 @@ use dyn_clone::DynClone;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Default, Kind, Parameter, Part, Range};
-use crate::{Canvas, Scene, Target, Token};
+use crate::{Canvas, StepContext, Target, Token};
 
 /// Decides how many positions the canvas has while it is decoded.
 pub trait Length: DynClone + Debug + Send + Sync {
@@ -17,12 +17,12 @@ pub trait Length: DynClone + Debug + Send + Sync {
     }
 
     /// True if this step only measures: nothing is committed in it.
-    fn holds(&self) -> bool {
+    fn only_measures(&self) -> bool {
         false
     }
 
     /// Change of the canvas, which may have `most` positions, after `chosen` are committed.
-    fn resize(&mut self, _chosen: &[usize], _most: usize, _scene: &Scene<'_>) -> Option<Resize> {
+    fn resize(&mut self, _chosen: &[usize], _most: usize, _context: &StepContext<'_>) -> Option<Resize> {
         None
     }
 
@@ -148,9 +148,9 @@ impl Daedal {
     }
 
     /// Mean confidence in the last end tokens; those that are missing count 0.
-    fn confidence(&mut self, scene: &Scene<'_>) -> f64 {
-        for position in scene.canvas().gaps() {
-            match scene.try_belief(position) {
+    fn confidence(&mut self, context: &StepContext<'_>) -> f64 {
+        for position in context.canvas().gaps() {
+            match context.try_belief(position) {
                 Some(belief) if belief.token == self.end => drop(self.ends.insert(position, belief.probability)),
                 Some(_) => drop(self.ends.remove(&position)),
                 None => {}
@@ -171,9 +171,9 @@ impl Daedal {
     }
 
     /// The least confident of the candidates that are not chosen, if it becomes several.
-    fn expands(&self, chosen: &[usize], scene: &Scene<'_>) -> Option<usize> {
-        let left = scene.candidates().iter().filter(|position| !chosen.contains(position));
-        let known = left.filter_map(|&position| Some((position, scene.try_belief(position)?.probability)));
+    fn expands(&self, chosen: &[usize], context: &StepContext<'_>) -> Option<usize> {
+        let left = context.candidates().iter().filter(|position| !chosen.contains(position));
+        let known = left.filter_map(|&position| Some((position, context.try_belief(position)?.probability)));
         let unsure = known.filter(|(_, probability)| *probability < self.expansion.below);
         unsure.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(position, _)| position)
     }
@@ -184,17 +184,17 @@ impl Length for Daedal {
         canvas.gaps().map(Target::Position).collect()
     }
 
-    fn holds(&self) -> bool {
+    fn only_measures(&self) -> bool {
         !self.measured
     }
 
-    fn resize(&mut self, chosen: &[usize], most: usize, scene: &Scene<'_>) -> Option<Resize> {
-        let canvas = scene.canvas();
-        let confidence = self.confidence(scene);
+    fn resize(&mut self, chosen: &[usize], most: usize, context: &StepContext<'_>) -> Option<Resize> {
+        let canvas = context.canvas();
+        let confidence = self.confidence(context);
         let (at, tokens) = if !self.measured {
             self.measure(confidence, canvas, most)
         } else if confidence < self.expansion.expand && canvas.len() < most {
-            (self.expands(chosen, scene)? + 1, vec![canvas.mask(); self.expansion.by - 1])
+            (self.expands(chosen, context)? + 1, vec![canvas.mask(); self.expansion.by - 1])
         } else {
             return None;
         };

@@ -45,6 +45,7 @@ mod cache;
 mod canvas;
 pub mod catalogue;
 mod compat;
+mod context;
 mod draw;
 mod ending;
 mod error;
@@ -60,7 +61,6 @@ mod probe;
 mod replicas;
 mod revision;
 mod run;
-mod scene;
 pub mod scripted;
 mod step;
 mod strategy;
@@ -73,12 +73,13 @@ pub use alternatives::{Alternatives, alternatives, most_probable};
 pub use belief::{Belief, Previous, Sampling, TokenRule};
 pub use cache::{Cache, CacheView, Computed, Delayed, FastDllm, Features, FinishedBlocks, NoCache, Passes, Rollout};
 pub use canvas::{Block, Canvas, Token};
+pub use context::{Ranked, Ranking, StepContext};
 pub use draw::Draw;
 pub use error::{Advice, Error, Message, Result};
 pub use find::Find;
 pub use length::{Daedal, Expansion, Fixed, Length, Resize};
 pub use likelihood::{Direction, Likelihood, Passage, Score, Scoring};
-pub use options::{CONSTRAINTS, Grow, LONGEST_STRATEGY, Options, USUAL_MAX_GAP};
+pub use options::{CONSTRAINTS, DEFAULT_MAX_GAP, Grow, MAX_STRATEGY_BYTES, Options};
 pub use order::{
     CertainDependency, Confidence, Dependency, DependencyGain, Entropy, Frequencies, Given, LeftToRight, Margin, Order,
     PositionPrior, Random, RankBy, RightToLeft, sources,
@@ -94,7 +95,6 @@ pub use predictor::{
 pub use replicas::{Replica, Work, decode_all};
 pub use revision::{Backtrack, Changes, Contrast, Doubt, Edit, Ends, Regroup, Remdm, Replan, Revision, Verify};
 pub use run::Run;
-pub use scene::{Ranked, Ranking, Scene};
 pub use step::{decode, step};
 pub use strategy::{Recipe, Strategy};
 pub use trace::{Commit, Delta, Pass, Trace, Tried};

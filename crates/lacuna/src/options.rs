@@ -50,10 +50,10 @@ const LENGTHS: Kind = Kind::Integer { least: 1, most: 1 << 24 };
 const CONVENTIONS: Kind = Kind::Choice(&["llada", "dream"]);
 
 /// The longest name of a strategy, in bytes.
-pub const LONGEST_STRATEGY: usize = 160;
+pub const MAX_STRATEGY_BYTES: usize = 160;
 
 /// Most tokens of a gap of unknown length, where nobody names a bound.
-pub const USUAL_MAX_GAP: usize = 16;
+pub const DEFAULT_MAX_GAP: usize = 16;
 
 /// The parameters that constrain the text. At most one of them is given.
 pub const CONSTRAINTS: [&str; 5] = ["regex", "choices", "json", "json_schema", "grammar"];
@@ -88,7 +88,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     Parameter::new(
         "max_gap",
         Kind::Integer { least: 1, most: 128 },
-        Default::Number(USUAL_MAX_GAP as f64),
+        Default::Number(DEFAULT_MAX_GAP as f64),
         "most tokens of a gap of unknown length, written <gap>",
     ),
     Parameter::new(

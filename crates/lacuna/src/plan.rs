@@ -5,7 +5,7 @@
 //! down the ranking by itself, and hands out the beliefs without another synchronisation.
 
 use crate::cache::Computed;
-use crate::scene::{Beliefs, RunState, Scene};
+use crate::context::{Beliefs, RunState, StepContext};
 use crate::{
     Belief, Changes, Commit, Pass, Predictor, RankBy, RankByAttention, Ranked, Ranking, ReadPlan, Reads, Resize,
     Result, Row, Run, StopRule, Target,
@@ -68,8 +68,8 @@ impl Turn {
         let alone = lone.is_some() || !pass.denoises();
         let masked =
             state.canvas.masked_before(if pass.denoises() { state.block.range.end } else { state.canvas.len() });
-        let held = strategy.length.holds()
-            || strategy.revision.as_ref().is_some_and(|revision| revision.holds(&state.canvas, &state.block));
+        let held = strategy.length.only_measures()
+            || strategy.revision.as_ref().is_some_and(|revision| revision.only_revises(&state.canvas, &state.block));
         let predicted = |position: usize| computed.contains(run.model.row_of(position));
         let open = |p: &usize| !held && predicted(*p) && (!alone || Some(*p) == lone);
         let candidates: Vec<usize> = masked.filter(open).collect();
@@ -129,14 +129,14 @@ impl Turn {
             resize: None,
         };
         if by == RankBy::Known && !ranks_by_beliefs {
-            turn.ranking = Some(run.rank(&turn, strategy.order.score(&turn.scene(state))?)?);
+            turn.ranking = Some(run.rank(&turn, strategy.order.score(&turn.context(state))?)?);
         }
         Ok(turn)
     }
 
-    /// The scene that orders and revisions see.
-    pub(crate) fn scene<'a>(&'a self, state: &'a RunState) -> Scene<'a> {
-        Scene { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed }
+    /// The step as orders and revisions see it.
+    pub(crate) fn context<'a>(&'a self, state: &'a RunState) -> StepContext<'a> {
+        StepContext { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed }
     }
 
     /// The rows of the plan as the predictor gets them: certain ones and ranked ones.
@@ -223,8 +223,8 @@ impl Turn {
         }
         let beliefs = self.known(&ranking, end);
         let ranking = &*self.ranking.insert(ranking);
-        let scene = Scene { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed };
-        Ok(Ranked { scene, ranking, beliefs })
+        let context = StepContext { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed };
+        Ok(Ranked { context, ranking, beliefs })
     }
 
     /// The beliefs of the first positions of a ranking.

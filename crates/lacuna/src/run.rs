@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::allowed::Allowed;
 use crate::cache::{CacheView, Computed};
+use crate::context::{Credits, RunState};
 use crate::plan::Turn;
-use crate::scene::{Credits, RunState};
 use crate::{
     AttentionSource, Block, Blocks, Borders, Canvas, Changes, Commit, Compute, Delta, Description, Entry, Error,
     Observation, Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat,
@@ -47,7 +47,7 @@ pub struct Run {
 }
 
 /// Steps after which a run that does not end is given up, if its canvas is not very long.
-const MOST_STEPS: usize = 1 << 17;
+const MAX_STEPS: usize = 1 << 17;
 
 static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 
@@ -63,7 +63,7 @@ impl Run {
         let mut run = Self {
             id: NEXT_RUN.fetch_add(1, Ordering::Relaxed),
             model: model.clone(),
-            whole: options.guidance > 0.0 || shadows || !matrix.is_empty() || strategy.pace.leaps(),
+            whole: options.guidance > 0.0 || shadows || !matrix.is_empty() || strategy.pace.exceeds_window(),
             matrix,
             ranking: None,
             borders,
@@ -345,9 +345,9 @@ impl Run {
         };
     }
 
-    /// True if the block takes another pass of the cache's or of the revision's after the last one.
-    fn owes(&self) -> bool {
-        let revises = self.strategy.revision.as_ref().is_some_and(|revision| revision.lingers());
+    /// True if the cache or the revision wants another pass over the block.
+    fn owes_pass(&self) -> bool {
+        let revises = self.strategy.revision.as_ref().is_some_and(|revision| revision.needs_another_pass());
         revises || !self.next_pass().1.denoises()
     }
 
@@ -365,19 +365,19 @@ impl Run {
     }
 
     /// True if the block takes another pass even if nothing is masked.
-    fn lingers(&self) -> bool {
+    fn needs_another_pass(&self) -> bool {
         let Self { strategy, state, .. } = self;
-        strategy.cache.lingers(&state.block) || strategy.pace.lingers(&state.block)
+        strategy.cache.needs_another_pass(&state.block) || strategy.pace.needs_another_pass(&state.block)
     }
 
     /// True if this step leaves nothing to do in its block.
     pub(crate) fn finishes_block(&self, turn: &Turn) -> bool {
-        self.fills(&turn.chosen) && turn.changes.reopened.is_empty() && !self.lingers()
+        self.fills(&turn.chosen) && turn.changes.reopened.is_empty() && !self.needs_another_pass()
     }
 
     /// Records what the step changed, and goes on to the next block, or to the end.
     pub(crate) fn record(&mut self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
-        let lingers = self.lingers();
+        let another_pass = self.needs_another_pass();
         let done = self.finishes_block(turn);
         let width = self.state.width();
         let block = self.state.block.index;
@@ -399,21 +399,21 @@ impl Run {
         let (committed, Changes { edited, reopened }) = (take(&mut turn.committed), take(&mut turn.changes));
         let mut delta = Delta { block, kind: turn.pass, committed, edited, reopened, resized: None, tried: Vec::new() };
         delta.apply(&mut self.state.canvas);
-        let lingers = lingers || self.owes();
+        let another_pass = another_pass || self.owes_pass();
         self.state.number += 1;
         self.state.block.step += usize::from(turn.pass.denoises());
         delta.resized = match turn.resize.take() {
             Some(resize) => self.resize(&resize, predictor)?.then_some(resize),
-            None if self.is_complete() && !lingers && self.next_block().is_none() => self.grow()?,
+            None if self.is_complete() && !another_pass && self.next_block().is_none() => self.grow()?,
             None => None,
         };
         self.state.allowed.begin_step(self.state.canvas.len());
         self.ranking = turn.ranking.take();
         self.trace.deltas.push(delta);
         let next = self.next_block();
-        self.finished = (self.is_complete() && !lingers && next.is_none()) || self.text_is_decided();
+        self.finished = (self.is_complete() && !another_pass && next.is_none()) || self.text_is_decided();
         if done
-            && !lingers
+            && !another_pass
             && !self.finished
             && let Some(next) = next
         {
@@ -421,7 +421,7 @@ impl Run {
         }
         if self.finished {
             self.leave(predictor);
-        } else if self.state.number > MOST_STEPS.max(64 * self.state.canvas.len()) {
+        } else if self.state.number > MAX_STEPS.max(64 * self.state.canvas.len()) {
             return Err(Error::NoProgress { step: self.state.number });
         }
         Ok(())

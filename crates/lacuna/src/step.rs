@@ -111,8 +111,8 @@ fn rank(runs: &[&mut Run], turns: &mut [Turn], by_beliefs: bool) -> Result<()> {
         if group.first() != Some(&first) {
             continue;
         }
-        let scenes: Vec<_> = group.iter().map(|&index| turns[index].scene(&runs[index].state)).collect();
-        let scores = order.score_batch(&scenes)?;
+        let contexts: Vec<_> = group.iter().map(|&index| turns[index].context(&runs[index].state)).collect();
+        let scores = order.score_batch(&contexts)?;
         if scores.len() != group.len() {
             return Err(Error::BadScores { given: scores.len(), wanted: group.len() });
         }
@@ -130,7 +130,7 @@ impl Run {
             let (given, wanted) = (scores.len(), turn.candidates.len());
             return Err(Error::BadScores { given, wanted });
         }
-        Ok(turn.scene(&self.state).rank(scores, self.strategy.order_temperature))
+        Ok(turn.context(&self.state).rank(scores, self.strategy.order_temperature))
     }
 
     /// The positions that the pace chooses.
@@ -145,8 +145,8 @@ impl Run {
         if chosen.is_empty() && !strategy.pace.may_wait() {
             return Err(Error::NoProgress { step: state.number });
         }
-        let leaps = strategy.pace.leaps();
-        let open = |position: &usize| match leaps {
+        let exceeds_window = strategy.pace.exceeds_window();
+        let open = |position: &usize| match exceeds_window {
             true => *position < state.canvas.len() && state.canvas.is_masked(*position),
             false => turn.candidates.binary_search(position).is_ok(),
         };
@@ -166,9 +166,9 @@ impl Run {
         let ranking = turn.ranking.as_ref().expect("the candidates were ranked");
         let mut scores = vec![0.0; self.state.canvas.len()];
         ranking.positions().iter().zip(ranking.scores()).for_each(|(&position, &score)| scores[position] = score);
-        let scene = turn.scene(&self.state);
+        let context = turn.context(&self.state);
         let commit =
-            |&position: &usize| Commit { score: scores[position], ..Commit::of(position, scene.belief(position)) };
+            |&position: &usize| Commit { score: scores[position], ..Commit::of(position, context.belief(position)) };
         let mut committed: Vec<Commit> = chosen.iter().map(commit).collect();
         committed.retain(|commit| self.state.allowed.write(commit.position, commit.token));
         turn.chosen = committed.iter().map(|commit| commit.position).collect();
@@ -185,7 +185,7 @@ impl Run {
         if revision.reads_after(&turn.chosen) {
             turn.read(state, revision.rows(&state.canvas, &state.block), predictor)?;
         }
-        turn.probe = revision.probe(&turn.chosen, &turn.scene(state))?;
+        turn.probe = revision.probe(&turn.chosen, &turn.context(state))?;
         if let Some(&position) = turn.probe.iter().find(|&&position| !state.canvas.is_decided(position)) {
             return Err(Error::NotDecided { position, step: state.number });
         }
@@ -196,7 +196,7 @@ impl Run {
     pub(crate) fn apply_revision(&mut self, turn: &mut Turn) -> Result<()> {
         let filled = self.fills(&turn.chosen);
         let Self { strategy: Strategy { revision: Some(revision), .. }, state, .. } = self else { return Ok(()) };
-        let mut changes = revision.revise(&turn.chosen, filled, &turn.scene(state))?;
+        let mut changes = revision.revise(&turn.chosen, filled, &turn.context(state))?;
         let decided = |position: usize| state.canvas.is_decided(position) || turn.chosen.contains(&position);
         let mut touched = changes.edited.iter().map(|edit| edit.position).chain(changes.reopened.iter().copied());
         if let Some(position) = touched.find(|&position| !decided(position)) {
@@ -218,14 +218,14 @@ impl Run {
 
     /// Shows the step to the cache.
     fn learn(&mut self, turn: &Turn) {
-        self.strategy.cache.learn(&turn.chosen, &turn.scene(&self.state));
+        self.strategy.cache.learn(&turn.chosen, &turn.context(&self.state));
     }
 
     /// Change of the canvas's length, if it is not fixed.
     fn measure(&mut self, turn: &mut Turn) {
         let Self { strategy, state, model, .. } = self;
         let most = state.options.grow.as_ref().map_or(model.context, |grow| grow.most);
-        turn.resize = strategy.length.resize(&turn.chosen, most, &turn.scene(state));
+        turn.resize = strategy.length.resize(&turn.chosen, most, &turn.context(state));
     }
 
     /// Reads the rows of the next block that its first step is compared with, if this step finishes the block.

@@ -82,7 +82,7 @@ impl Strategy {
             Some("a schedule promises to end after its steps, but the canvas grows")
         } else if ends.is_some() && !self.length.is_fixed() {
             Some("a revision looks back at positions, but they move when the canvas grows")
-        } else if self.pace.most() == Some(1) && ends == Some(Ends::ReopensFewer) {
+        } else if self.pace.max_commits() == Some(1) && ends == Some(Ends::ReopensFewer) {
             Some("a revision reopens fewer tokens than a step commits, so top1 leaves it nothing to do")
         } else {
             None

@@ -86,7 +86,7 @@ pub(crate) fn parts() -> Vec<Part> {
 }
 
 /// Length of causal blocks where nobody names one.
-const USUAL_LENGTH: usize = 32;
+const DEFAULT_LENGTH: usize = 32;
 
 /// Blocks of a canvas: ascending, disjoint, each with a gap, all gaps in one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Window for SubBlocks {
 }
 
 fn block_length(given: Option<usize>, model: &Description) -> usize {
-    let usual = model.visibility.usual_blocks().map_or(USUAL_LENGTH, Borders::length);
+    let usual = model.visibility.usual_blocks().map_or(DEFAULT_LENGTH, Borders::length);
     given.unwrap_or(usual)
 }
 

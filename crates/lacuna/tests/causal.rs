@@ -130,8 +130,8 @@ proptest! {
     ) {
         let mut model = Strict::new(u64::from(seed), 3, shifted);
         let strategy = parse(&strategy, &values(threshold, block)).unwrap();
-        // A sliding window goes beyond the block, and so do leaps.
-        let (window, leaps) = (strategy.window.clone(), strategy.pace.leaps() || strategy.name == "dsb");
+        // A sliding window goes beyond the block, and so do paces that exceed the window.
+        let (window, exceeds_window) = (strategy.window.clone(), strategy.pace.exceeds_window() || strategy.name == "dsb");
         let end = window.canvas_length(prompt, length, model.description());
         prop_assume!(end > prompt);
         let canvas = Canvas::with_tail(&vec![3; prompt], end - prompt, MASK).unwrap();
@@ -151,7 +151,7 @@ proptest! {
         let blocks = window.blocks(&run.trace().start, Some(borders)).unwrap();
         for delta in run.trace().deltas.iter().filter(|delta| delta.kind == Pass::Denoise) {
             let end = borders.end(blocks.get(delta.block).unwrap().start);
-            prop_assert!(leaps || delta.committed.iter().all(|commit| commit.position < end));
+            prop_assert!(exceeds_window || delta.committed.iter().all(|commit| commit.position < end));
         }
         prop_assert!(model.kept.is_empty());
     }

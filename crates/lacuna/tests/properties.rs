@@ -7,7 +7,7 @@ use lacuna::catalogue::{Params, Section, Value, parts};
 use lacuna::scripted::Scripted;
 use lacuna::{
     Belief, Canvas, Changes, Constraint, Delta, Description, Draw, Error, Fit, Grow, Observation, Options, Pace,
-    Predictor, Ranked, ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, Scene, StopRule, Strategy,
+    Predictor, Ranked, ReadPlan, Reads, Recipe, Result, Revision, Row, Run, Sampling, StepContext, StopRule, Strategy,
     Target, Token, TokenRule, TokenSet, View, decode,
 };
 use proptest::prelude::*;
@@ -177,13 +177,13 @@ proptest! {
         let run = case.run(case.options());
         let window = run.strategy().window.clone();
         let blocks = window.blocks(&run.trace().start, None).unwrap();
-        let leaps = run.strategy().pace.leaps();
+        let exceeds_window = run.strategy().pace.exceeds_window();
         let mut end = 0;
         let mut canvas = run.trace().start.clone();
         for delta in &run.trace().deltas {
             end = window.end(&canvas, blocks.get(delta.block).unwrap(), end);
             for commit in &delta.committed {
-                prop_assert!(canvas.is_masked(commit.position) && (leaps || commit.position < end));
+                prop_assert!(canvas.is_masked(commit.position) && (exceeds_window || commit.position < end));
                 prop_assert!(commit.token != MASK);
             }
             for edit in &delta.edited {
@@ -810,11 +810,11 @@ impl Revision for Trespass {
         Vec::new()
     }
 
-    fn probe(&self, _chosen: &[usize], _scene: &Scene<'_>) -> Result<Vec<usize>> {
+    fn probe(&self, _chosen: &[usize], _context: &StepContext<'_>) -> Result<Vec<usize>> {
         Ok(if self.0 { vec![0] } else { Vec::new() })
     }
 
-    fn revise(&mut self, _chosen: &[usize], _filled: bool, _scene: &Scene<'_>) -> Result<Changes> {
+    fn revise(&mut self, _chosen: &[usize], _filled: bool, _context: &StepContext<'_>) -> Result<Changes> {
         Ok(Changes::reopen(vec![0]))
     }
 

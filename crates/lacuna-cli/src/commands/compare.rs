@@ -31,8 +31,8 @@ pub(crate) struct Compare {
 }
 
 /// Columns narrower than this are put below each other instead.
-const NARROWEST: usize = 22;
-const BETWEEN: &str = " │ ";
+const MIN_COLUMN_WIDTH: usize = 22;
+const SEPARATOR: &str = " │ ";
 
 pub(crate) fn compare(args: &Compare) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
@@ -66,9 +66,9 @@ pub(crate) fn compare(args: &Compare) -> Result<()> {
 /// The columns next to each other, or one after the other where the terminal is too narrow.
 fn lay_out(jobs: &[(Job, Plan)], engine: &Engine) -> Result<Vec<String>> {
     let (width, _) = render::size();
-    let separators = render::columns(BETWEEN) * (jobs.len() - 1);
+    let separators = render::columns(SEPARATOR) * (jobs.len() - 1);
     let column = width.saturating_sub(separators) / jobs.len();
-    if column < NARROWEST {
+    if column < MIN_COLUMN_WIDTH {
         let mut lines = Vec::new();
         for (job, plan) in jobs {
             lines.extend(show(job, plan, width, engine)?);
@@ -82,7 +82,7 @@ fn lay_out(jobs: &[(Job, Plan)], engine: &Engine) -> Result<Vec<String>> {
         let line = lines.get(row).map_or("", String::as_str);
         format!("{line}{}", " ".repeat(column.saturating_sub(render::columns(line))))
     };
-    let row = |row| columns.iter().map(|lines| cell(lines, row)).collect::<Vec<_>>().join(BETWEEN);
+    let row = |row| columns.iter().map(|lines| cell(lines, row)).collect::<Vec<_>>().join(SEPARATOR);
     Ok((0..height).map(|number| row(number).trim_end().to_string()).collect())
 }
 

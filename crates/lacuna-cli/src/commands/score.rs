@@ -83,7 +83,7 @@ struct Row {
 }
 
 /// Texts whose canvases are made together.
-const AT_ONCE: usize = 32;
+const BATCH: usize = 32;
 
 pub(crate) fn score(args: &Score) -> Result<()> {
     let mut engine = Engine::open(&args.model)?;
@@ -109,7 +109,7 @@ pub(crate) fn score(args: &Score) -> Result<()> {
     }
     let batch = args.batch.unwrap_or_else(|| engine.predictor.usual_batch());
     while !asked.is_empty() {
-        let some: Vec<Asked> = asked.drain(..asked.len().min(AT_ONCE)).collect();
+        let some: Vec<Asked> = asked.drain(..asked.len().min(BATCH)).collect();
         let pairs = some.iter().map(|one| (one.passage.clone(), one.likelihood.clone())).collect();
         let mut scoring = Scoring::new(pairs, scale, &description)?;
         let scores = scoring.finish(batch, usize::MAX, engine.predictor.as_mut())?;

@@ -134,8 +134,8 @@ enum LogLevel {
 }
 
 /// The most threads that make sense on any machine.
-const MOST_THREADS: usize = 256;
-const LONGEST_MODEL_NAME: usize = 200;
+const MAX_THREADS: usize = 256;
+const MAX_MODEL_NAME: usize = 200;
 /// The variable with keys, separated by commas.
 const KEYS: &str = "LACUNA_API_KEYS";
 
@@ -231,7 +231,7 @@ impl Serve {
             value => Ok(value.unwrap_or(usual)),
         };
         let threads = number("threads", self.threads, 1)?;
-        ensure!(threads <= MOST_THREADS, "threads is {threads}, but it must be {MOST_THREADS} or less");
+        ensure!(threads <= MAX_THREADS, "threads is {threads}, but it must be {MAX_THREADS} or less");
         let seconds = number("timeout_seconds", self.timeout_seconds, limits.timeout.as_secs() as usize)?;
         ensure!(seconds <= 1_000_000, "timeout_seconds is {seconds}, but it must be 1000000 or less");
         let embedded = self.model.is_none();
@@ -271,8 +271,8 @@ impl Serve {
         };
         let name =
             name.filter(|name| !name.is_empty()).context("the model needs a name: give one with --model-name")?;
-        let plain = name.len() <= LONGEST_MODEL_NAME && !name.chars().any(char::is_control);
-        ensure!(plain, "--model-name must be at most {LONGEST_MODEL_NAME} bytes without control characters");
+        let plain = name.len() <= MAX_MODEL_NAME && !name.chars().any(char::is_control);
+        ensure!(plain, "--model-name must be at most {MAX_MODEL_NAME} bytes without control characters");
         Ok(name)
     }
 

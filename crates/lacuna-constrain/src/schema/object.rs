@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Keywords that restrict nothing.
-const REMARKS: &[&str] = &["title", "description", "$comment", "examples", "default"];
+const ANNOTATIONS: &[&str] = &["title", "description", "$comment", "examples", "default"];
 
 /// A property that an object may have.
 struct Property<'a> {
@@ -138,7 +138,7 @@ impl<'a> Compiler<'a> {
             let names = names.iter().filter_map(Value::as_str).map(contents_of);
             return Expr::Alt(names.collect()).compile(self.budget).map(Some);
         }
-        let kept = |keyword: &&String| STRING.contains(&keyword.as_str()) || REMARKS.contains(&keyword.as_str());
+        let kept = |keyword: &&String| STRING.contains(&keyword.as_str()) || ANNOTATIONS.contains(&keyword.as_str());
         let of_strings = schema.get("type").is_none_or(|kind| kind == "string");
         match schema.keys().find(|keyword| !kept(keyword) && *keyword != "type") {
             Some(keyword) => refuse(path, format!("{keyword} is not supported in the names of properties")),

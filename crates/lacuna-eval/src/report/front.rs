@@ -6,13 +6,13 @@ use super::table::{Table, percent};
 use super::{Measurement, Report};
 
 /// Number of strategies from which on the front of a task is shown.
-const MANY: usize = 24;
+const MIN_STRATEGIES: usize = 24;
 /// Forward passes for an answer at which speed classes end; the last has no end.
 const CLASSES: [usize; 4] = [8, 16, 32, 64];
 
 /// True if so many strategies were measured that single ones are hard to see.
 pub(super) fn is_crowded(all: &[&Measurement]) -> bool {
-    all.iter().map(|m| &m.trial.strategy).collect::<BTreeSet<_>>().len() >= MANY
+    all.iter().map(|m| &m.trial.strategy).collect::<BTreeSet<_>>().len() >= MIN_STRATEGIES
 }
 
 /// The measurements that no other one is better than in accuracy with as few forward passes, from the fastest on.

@@ -148,7 +148,7 @@ impl Report {
     }
 
     /// Writes `report.md`, `report.json`, `report.csv` and the plots to a folder. If `out` is a markdown file instead, the
-    /// report goes there and all else into the folder of the same name; what stands above [`MARK`] in such a file is kept.
+    /// report goes there and all else into the folder of the same name; what stands above [`MEASURED_MARK`] in such a file is kept.
     pub fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
         let own_page = out.extension().is_some_and(|extension| extension == "md");
         let folder = if own_page { out.with_extension("") } else { out.to_path_buf() };
@@ -175,18 +175,18 @@ impl Report {
 }
 
 /// In a page that a report is written to, everything up to this line is the author's.
-pub const MARK: &str = "<!-- measured -->";
+pub const MEASURED_MARK: &str = "<!-- measured -->";
 
 /// Contents of a page above the mark at which a report is inserted.
 fn above_mark(page: &Path) -> Result<String> {
     let text = match std::fs::read_to_string(page) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(format!("{MARK}\n\n")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(format!("{MEASURED_MARK}\n\n")),
         text => text.map_err(Error::file("read", page))?,
     };
-    match text.split_once(MARK) {
-        Some((own, _)) => Ok(format!("{own}{MARK}\n\n")),
+    match text.split_once(MEASURED_MARK) {
+        Some((own, _)) => Ok(format!("{own}{MEASURED_MARK}\n\n")),
         None => Err(Error::Request(format!(
-            "{} exists and has no line {MARK} below which a report could go: add it, or choose another file",
+            "{} exists and has no line {MEASURED_MARK} below which a report could go: add it, or choose another file",
             page.display()
         ))),
     }

@@ -18,7 +18,7 @@ use crate::weight::{Role, Weight};
 use crate::{Error, Precision, Result, WeightFormat};
 
 /// Bytes of values that are made at a time.
-const STRETCH: usize = 64 << 20;
+const CHUNK_BYTES: usize = 64 << 20;
 
 impl Checkpoint {
     /// Stores the model in a precision of integers, in the Hugging Face layout: a new directory with config.json, the tokenizer's
@@ -232,7 +232,7 @@ impl Plan {
         let data = size_of::<u64>() + header.len();
         for Planned { weight, numbers, parts } in &self.tensors {
             let tensor = checkpoint.get(weight)?;
-            let stretch = (STRETCH / (weight.columns() * size_of::<f32>())).max(1);
+            let stretch = (CHUNK_BYTES / (weight.columns() * size_of::<f32>())).max(1);
             for first in (0..tensor.rows()).step_by(stretch) {
                 let rows = first..tensor.rows().min(first + stretch);
                 for (part, bytes) in parts.iter().zip(pack(&tensor, *numbers, rows)?) {

@@ -196,15 +196,15 @@ impl Table {
 
 /// Reads a tensor in numbers of 16 bits.
 fn narrow<N: Copy + Default + Send>(tensor: &Tensor<'_>, narrow: impl Fn(f32) -> N + Sync) -> Result<Vec<N>> {
-    const STRETCH: usize = 1 << 16;
+    const CHUNK_BYTES: usize = 1 << 16;
     let mut table = vec![N::default(); tensor.length()];
     let read = |scratch: &mut Vec<f32>, (index, part): (usize, &mut [N])| {
         scratch.resize(part.len(), 0.0);
-        tensor.read(index * STRETCH, scratch)?;
+        tensor.read(index * CHUNK_BYTES, scratch)?;
         part.iter_mut().zip(scratch).for_each(|(part, value)| *part = narrow(*value));
         Ok(())
     };
-    let parts: Vec<Result<()>> = table.par_chunks_mut(STRETCH).enumerate().map_init(Vec::new, read).collect();
+    let parts: Vec<Result<()>> = table.par_chunks_mut(CHUNK_BYTES).enumerate().map_init(Vec::new, read).collect();
     parts.into_iter().collect::<Result<()>>()?;
     tensor.release();
     Ok(table)

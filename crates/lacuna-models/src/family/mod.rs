@@ -177,9 +177,9 @@ impl Config<'_> {
     /// The feed-forward networks of `count` layers.
     fn layers(&self, count: usize, layer: impl Fn(usize) -> FeedForward) -> Result<Vec<FeedForward>> {
         /// The most layers.
-        const DEEPEST: usize = 1 << 12;
-        if count > DEEPEST {
-            return self.wrong("the number of layers", count, format!("it must be at most {DEEPEST}"));
+        const MAX_LAYERS: usize = 1 << 12;
+        if count > MAX_LAYERS {
+            return self.wrong("the number of layers", count, format!("it must be at most {MAX_LAYERS}"));
         }
         Ok((0..count).map(layer).collect())
     }

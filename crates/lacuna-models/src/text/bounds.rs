@@ -25,7 +25,7 @@ const BRANCHES: usize = 1000;
 const FUEL: u64 = 20_000;
 const FUEL_PER_MESSAGE: u64 = 1_000;
 /// The most instructions, however many messages there are.
-const MOST_FUEL: u64 = 1_000_000;
+const MAX_FUEL: u64 = 1_000_000;
 /// Bytes that may be made for any chat, and for each byte of its messages.
 const BYTES: usize = 16 << 20;
 const BYTES_PER_BYTE: usize = 64;
@@ -54,7 +54,7 @@ struct Budget(Arc<AtomicUsize>);
 impl Bounds {
     /// The bounds for a chat of so many messages and bytes.
     pub(super) fn of(messages: usize, bytes: usize) -> Self {
-        let fuel = FUEL.saturating_add(FUEL_PER_MESSAGE.saturating_mul(messages as u64)).min(MOST_FUEL);
+        let fuel = FUEL.saturating_add(FUEL_PER_MESSAGE.saturating_mul(messages as u64)).min(MAX_FUEL);
         let bytes = BYTES.saturating_add(BYTES_PER_BYTE.saturating_mul(bytes));
         Self { fuel, budget: Budget(Arc::new(AtomicUsize::new(bytes))) }
     }
@@ -202,13 +202,13 @@ fn guard(environment: &mut Environment<'_>, budget: &Budget) {
     let (charges, range) = (budget.clone(), Value::from_function(minijinja::functions::range));
     environment.add_function("range", move |state: &mut State<'_, '_>, arguments: Rest<Value>| {
         let range = range.call(state, &arguments)?;
-        charges.charge(ITEM * range.len().unwrap_or(0))?;
+        charges.charge(ITEM_BYTES * range.len().unwrap_or(0))?;
         Ok(range)
     });
 }
 
 /// The bytes that an item of a list takes at least.
-const ITEM: usize = 32;
+const ITEM_BYTES: usize = 32;
 
 impl Budget {
     fn left(&self) -> usize {
@@ -224,7 +224,7 @@ impl Budget {
     /// Charges what an operator makes of two values.
     fn charge_made(&self, written: bool, values: [&Value; 2], times: usize) -> Result<(), Error> {
         let size = |value: &Value| match value.kind() {
-            ValueKind::Seq | ValueKind::Iterable if !written => Ok(ITEM * value.len().unwrap_or(0)),
+            ValueKind::Seq | ValueKind::Iterable if !written => Ok(ITEM_BYTES * value.len().unwrap_or(0)),
             ValueKind::Number if !written => Ok(0),
             _ => self.written(value),
         };
@@ -275,12 +275,12 @@ impl Budget {
             "upper" | "lower" | "title" | "capitalize" | "trim" | "strip" | "lstrip" | "rstrip" => {
                 self.written(value)?
             }
-            "split" | "lines" | "splitlines" => ITEM.saturating_mul(self.written(value)?),
+            "split" | "lines" | "splitlines" => ITEM_BYTES.saturating_mul(self.written(value)?),
             "list" | "batch" | "slice" | "map" | "sort" | "unique" | "reverse" | "dictsort" | "items" | "keys"
             | "values" | "groupby" | "chain" | "zip" | "select" | "selectattr" | "reject" | "rejectattr" => {
                 let given = arguments.iter().filter(|argument| argument.kind() == ValueKind::Number);
                 let counts = given.filter_map(Value::as_usize).max().unwrap_or(0);
-                ITEM.saturating_mul(items(value).saturating_add(counts))
+                ITEM_BYTES.saturating_mul(items(value).saturating_add(counts))
             }
             _ => 0,
         };

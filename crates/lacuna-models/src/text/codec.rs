@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 pub(super) const TOKENIZER: &str = "tokenizer.json";
 /// Text that every part of a tokenizer has something to do with.
-const TRIAL: &str = " A trial, 1\n\u{e9}";
+const TEST_TEXT: &str = " A trial, 1\n\u{e9}";
 /// The tokens that end a turn of a chat, where a model has one.
 const END_OF_TURN: [&str; 2] = ["<|eot_id|>", "<|im_end|>"];
 
@@ -50,7 +50,7 @@ impl Text {
             // Settings that the tokenizer was saved with; transformers passes over them too.
             tokenizer.with_padding(None).with_truncation(None)?;
             // Some malformed parts panic only when they are used. Errors are another matter: not all tokenizers know all text.
-            let tokens = tokenizer.encode(TRIAL, false).map(|encoding| encoding.get_ids().to_vec());
+            let tokens = tokenizer.encode(TEST_TEXT, false).map(|encoding| encoding.get_ids().to_vec());
             let _ = tokenizer.decode(&tokens.unwrap_or_default(), false);
             Ok(tokenizer)
         })?;

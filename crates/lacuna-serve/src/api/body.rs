@@ -20,10 +20,10 @@ use crate::service::Service;
 
 /// The time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-const MOST_STOPS: usize = 16;
-const LONGEST_STOP: usize = 256;
+const MAX_STOPS: usize = 16;
+const MAX_STOP_BYTES: usize = 256;
 /// The most alternatives that OpenAI's completions have.
-const MOST_LOGPROBS: usize = 5;
+const MAX_LOGPROBS: usize = 5;
 
 /// A JSON object.
 pub(crate) struct Payload(pub(crate) Map<String, Value>);
@@ -359,8 +359,8 @@ impl Ask {
             return Err(ApiError::bad("top_logprobs is for chats: logprobs says how many here").at("top_logprobs"));
         }
         if let Some(count) = body.logprobs {
-            if count > MOST_LOGPROBS {
-                let why = format!("logprobs is {count}, but it must be at most {MOST_LOGPROBS}");
+            if count > MAX_LOGPROBS {
+                let why = format!("logprobs is {count}, but it must be at most {MAX_LOGPROBS}");
                 return Err(ApiError::bad(why).at("logprobs"));
             }
             request = request.with("top_logprobs", count)?;
@@ -521,9 +521,9 @@ fn stops(stop: Option<Stop>) -> Result<Vec<String>, ApiError> {
         Some(Stop::One(stop)) => vec![stop],
         Some(Stop::Several(stops)) => stops,
     };
-    let fits = stops.len() <= MOST_STOPS && stops.iter().all(|stop| (1..=LONGEST_STOP).contains(&stop.len()));
+    let fits = stops.len() <= MAX_STOPS && stops.iter().all(|stop| (1..=MAX_STOP_BYTES).contains(&stop.len()));
     if !fits {
-        let why = format!("stop takes up to {MOST_STOPS} strings of 1 to {LONGEST_STOP} bytes");
+        let why = format!("stop takes up to {MAX_STOPS} strings of 1 to {MAX_STOP_BYTES} bytes");
         return Err(ApiError::bad(why).at("stop"));
     }
     Ok(stops)

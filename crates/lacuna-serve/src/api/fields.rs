@@ -2,7 +2,7 @@
 //! effect here, and what a masked diffusion model cannot do.
 
 use lacuna::catalogue::{Kind, Named, Parameter, Range, parameters};
-use lacuna::{Error, LONGEST_STRATEGY};
+use lacuna::{Error, MAX_STRATEGY_BYTES};
 use lacuna_models::Request;
 use serde_json::{Map, Value, json};
 
@@ -131,7 +131,7 @@ fn schema_of(parameter: &Parameter) -> Value {
             {"type": "null"},
         ]}),
         Kind::Text if parameter.name == "strategy" => {
-            json!({"type": ["string", "null"], "maxLength": LONGEST_STRATEGY})
+            json!({"type": ["string", "null"], "maxLength": MAX_STRATEGY_BYTES})
         }
         Kind::Text => json!({"type": ["string", "null"]}),
         Kind::Texts => json!({"type": ["array", "null"], "items": {"type": "string"}, "minItems": 1}),

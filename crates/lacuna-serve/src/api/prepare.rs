@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lacuna::{Error, Run, Token, USUAL_MAX_GAP};
+use lacuna::{DEFAULT_MAX_GAP, Error, Run, Token};
 use lacuna_models::{Kind, Plan, PlanContext, Request, Specials, Template, ends_open, uses_attention};
 
 use super::ApiError;
@@ -225,7 +225,7 @@ fn start(service: &Service, prompt: &[Token], goal: &Goal, plan: &Plan) -> Resul
 fn found_at_most(start: &Start, plan: &Plan) -> usize {
     match start {
         Start::Gaps(template) if !template.is_open() => {
-            template.unknown.len() * (plan.params.integer("max_gap").unwrap_or(USUAL_MAX_GAP) - 1)
+            template.unknown.len() * (plan.params.integer("max_gap").unwrap_or(DEFAULT_MAX_GAP) - 1)
         }
         _ => 0,
     }

@@ -18,10 +18,10 @@ use super::spell::{spell, spell_all};
 use super::steps::rounded;
 use crate::service::Service;
 
-const USUAL_CANDIDATES: usize = 5;
-const MOST_CANDIDATES: usize = 20;
+const DEFAULT_CANDIDATES: usize = 5;
+const MAX_CANDIDATES: usize = 20;
 /// Attention weights that are sent, the largest first.
-const MOST_WEIGHTS: usize = 24;
+const MAX_WEIGHTS: usize = 24;
 
 /// The body of `/v1/probe`.
 #[derive(Deserialize, ToSchema)]
@@ -151,9 +151,9 @@ impl Asked {
         if let Some(token) = probe.suppressed.iter().find(|token| **token as usize >= model.vocabulary) {
             return Err(ApiError::bad(format!("there is no token {token}")).at("suppressed"));
         }
-        let candidates = probe.candidates.unwrap_or(USUAL_CANDIDATES);
-        if candidates > MOST_CANDIDATES {
-            return Err(ApiError::bad(format!("at most {MOST_CANDIDATES} candidates are told")).at("candidates"));
+        let candidates = probe.candidates.unwrap_or(DEFAULT_CANDIDATES);
+        if candidates > MAX_CANDIDATES {
+            return Err(ApiError::bad(format!("at most {MAX_CANDIDATES} candidates are told")).at("candidates"));
         }
         let mut params = Params::new();
         if let Some(layer) = &probe.layer {
@@ -194,6 +194,6 @@ impl Asked {
 fn largest(weights: Vec<f32>) -> Vec<(usize, f32)> {
     let mut ranked: Vec<(usize, f32)> = weights.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    ranked.truncate(MOST_WEIGHTS);
+    ranked.truncate(MAX_WEIGHTS);
     ranked
 }

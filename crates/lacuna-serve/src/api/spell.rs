@@ -8,7 +8,7 @@ use super::ApiError;
 /// The character that a decoder writes for bytes that are none, or not yet.
 pub(crate) const UNFINISHED: char = '\u{fffd}';
 /// A character of UTF-8 has no more bytes, so no more tokens.
-const LONGEST: usize = 4;
+const MAX_TOKENS: usize = 4;
 
 /// The text of some tokens that stand together.
 pub(crate) fn spell(tokens: &[Token], text: &Text) -> Result<String, ApiError> {
@@ -30,7 +30,7 @@ pub(crate) fn spell_all(
             continue;
         }
         let written = spell(&tokens[first..=position], text)?;
-        let last = position + 1 == tokens.len() || is_gap(position + 1) || position + 1 - first == LONGEST;
+        let last = position + 1 == tokens.len() || is_gap(position + 1) || position + 1 - first == MAX_TOKENS;
         if !written.ends_with(UNFINISHED) || last {
             texts[position] = written;
             first = position + 1;

@@ -10,8 +10,8 @@ use super::ApiError;
 
 /// Fields of a chat's body that are about tools.
 pub(crate) const FIELDS: [&str; 3] = ["tools", "tool_choice", "parallel_tool_calls"];
-const MOST_TOOLS: usize = 128;
-const LONGEST_NAME: usize = 64;
+const MAX_TOOLS: usize = 128;
+const MAX_NAME: usize = 64;
 
 /// A function that is offered.
 #[derive(Deserialize, ToSchema)]
@@ -100,17 +100,17 @@ impl Offer {
         let mut functions: Vec<Function> = tools.unwrap_or_default().into_iter().map(|tool| tool.function).collect();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         for (index, Function { name, .. }) in functions.iter().enumerate() {
-            if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) {
+            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
                 let why =
-                    format!("'{name}' is no name of a function: it takes 1 to {LONGEST_NAME} letters, digits, _ and -");
+                    format!("'{name}' is no name of a function: it takes 1 to {MAX_NAME} letters, digits, _ and -");
                 return Err(ApiError::bad(why).at("tools"));
             }
             if functions[..index].iter().any(|other| other.name == *name) {
                 return Err(ApiError::bad(format!("there are two functions '{name}'")).at("tools"));
             }
         }
-        if functions.len() > MOST_TOOLS {
-            return Err(ApiError::bad(format!("at most {MOST_TOOLS} tools can be offered")).at("tools"));
+        if functions.len() > MAX_TOOLS {
+            return Err(ApiError::bad(format!("at most {MAX_TOOLS} tools can be offered")).at("tools"));
         }
         let or_text = match choice {
             Some(ToolChoice::Word(Choice::None)) => return Ok(None),

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 /// Steps that a client may lag behind before its runs wait for it.
 const CHANNEL_CAPACITY: usize = 64;
 /// After this many failing steps in a row, it is the model that is broken, not a request.
-const BROKEN_AFTER: usize = 3;
+const MAX_FAILURES: usize = 3;
 
 /// The reason for not taking a request on.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Scheduler {
     /// True as long as every replica answers.
     pub(crate) fn is_sound(&self) -> bool {
         let queue = self.shared.lock();
-        queue.open && queue.threads.iter().all(|thread| thread.failures < BROKEN_AFTER)
+        queue.open && queue.threads.iter().all(|thread| thread.failures < MAX_FAILURES)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Cache, CacheView, Computed};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
-use crate::{Refresh, Scene};
+use crate::{Refresh, StepContext};
 
 /// dLLM-Cache: every position keeps what each layer gave it. The prompt is computed anew every few passes, and so is what stands
 /// behind it; in the passes between, a share of it: the positions whose value vectors have changed most.
@@ -70,7 +70,7 @@ impl Cache for Features {
         true
     }
 
-    fn learn(&mut self, _chosen: &[usize], _scene: &Scene<'_>) {
+    fn learn(&mut self, _chosen: &[usize], _context: &StepContext<'_>) {
         self.passes += 1;
     }
 

@@ -11,7 +11,7 @@ pub use features::Features;
 pub use rollout::Rollout;
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
-use crate::{Block, Borders, Canvas, Delta, Pass, Refresh, Scene, Target};
+use crate::{Block, Borders, Canvas, Delta, Pass, Refresh, StepContext, Target};
 
 /// Decides which positions a forward pass computes. The others' keys and values come from earlier passes of the run.
 ///
@@ -32,7 +32,7 @@ pub trait Cache: DynClone + Debug + Send + Sync {
     }
 
     /// True if a block takes one more pass after its last position was decided, as Fast-dLLM's code does.
-    fn lingers(&self, _block: &Block) -> bool {
+    fn needs_another_pass(&self, _block: &Block) -> bool {
         false
     }
 
@@ -47,7 +47,7 @@ pub trait Cache: DynClone + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// True if it uses the attention rollout of every pass ([`Scene::rollout`]).
+    /// True if it uses the attention rollout of every pass ([`StepContext::rollout`]).
     fn rollout(&self) -> bool {
         false
     }
@@ -58,7 +58,7 @@ pub trait Cache: DynClone + Debug + Send + Sync {
     }
 
     /// Looks at a step in which `chosen` are committed.
-    fn learn(&mut self, _chosen: &[usize], _scene: &Scene<'_>) {}
+    fn learn(&mut self, _chosen: &[usize], _context: &StepContext<'_>) {}
 
     /// Positions have moved, and nothing is cached any more.
     fn forget(&mut self) {}
@@ -312,7 +312,7 @@ impl Cache for FastDllm {
         Computed::Only((block.range.start..end).collect())
     }
 
-    fn lingers(&self, block: &Block) -> bool {
+    fn needs_another_pass(&self, block: &Block) -> bool {
         block.step == 0
     }
 

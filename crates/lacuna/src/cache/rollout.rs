@@ -2,7 +2,7 @@
 
 use super::{Cache, CacheView, Computed};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
-use crate::{Canvas, Scene, Target};
+use crate::{Canvas, StepContext, Target};
 
 /// d2Cache: computed are the masks that are confident and near decided positions, what was just decided, and the positions that
 /// attention flows to, through all layers.
@@ -80,10 +80,10 @@ impl Rollout {
     }
 
     /// Masks that are likely to be decided soon: candidates first, then by confidence and density.
-    fn soon(&self, chosen: &[usize], scene: &Scene<'_>) -> Vec<usize> {
-        let (canvas, span) = (scene.canvas(), scene.canvas().span());
+    fn soon(&self, chosen: &[usize], context: &StepContext<'_>) -> Vec<usize> {
+        let (canvas, span) = (context.canvas(), context.canvas().span());
         let open = |position: usize| canvas.is_masked(position) && !chosen.contains(&position);
-        let candidates: Vec<usize> = canvas.masked_before(scene.block().range.end).collect();
+        let candidates: Vec<usize> = canvas.masked_before(context.block().range.end).collect();
         let Some(&from) = candidates.first() else { return Vec::new() };
         let decided: Vec<bool> = span.clone().map(|position| !open(position)).collect();
         let confidence = self.first.as_deref().unwrap_or_default();
@@ -142,15 +142,15 @@ impl Cache for Rollout {
         true
     }
 
-    fn learn(&mut self, chosen: &[usize], scene: &Scene<'_>) {
-        let canvas = scene.canvas();
+    fn learn(&mut self, chosen: &[usize], context: &StepContext<'_>) {
+        let canvas = context.canvas();
         if self.first.is_none() {
-            let confidence = |position: usize| scene.try_belief(position).map_or(0.0, |belief| belief.probability);
+            let confidence = |position: usize| context.try_belief(position).map_or(0.0, |belief| belief.probability);
             self.first = Some(canvas.span().map(confidence).collect());
         }
         let mut selected = vec![false; canvas.len()];
-        self.soon(chosen, scene).iter().chain(chosen).for_each(|&position| selected[position] = true);
-        self.attended(&selected, scene.rollout()).iter().for_each(|&position| selected[position] = true);
+        self.soon(chosen, context).iter().chain(chosen).for_each(|&position| selected[position] = true);
+        self.attended(&selected, context.rollout()).iter().for_each(|&position| selected[position] = true);
         let positions: Vec<usize> = (0..canvas.len()).filter(|&position| selected[position]).collect();
         for pair in positions.windows(2).filter(|pair| pair[1] - pair[0] <= self.inflate) {
             selected[pair[0]..pair[1]].fill(true);

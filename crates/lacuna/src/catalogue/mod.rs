@@ -374,8 +374,8 @@ pub fn parameter(name: &str) -> Option<Named> {
 pub fn register(part: Part) -> Result<()> {
     let name = part.name.to_string();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) {
-        let expected = format!("must be 1 to {LONGEST_NAME} lower-case letters, digits, '-', '_' or '.'");
+    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+        let expected = format!("must be 1 to {MAX_NAME} lower-case letters, digits, '-', '_' or '.'");
         return Err(Error::parameter("name", name, expected));
     }
     let taken = BUILT_IN.iter().any(|other| other.name == name) || PRESETS.iter().any(|preset| preset.name == name);
@@ -389,7 +389,7 @@ pub fn register(part: Part) -> Result<()> {
 }
 
 /// Most bytes in the name of a part.
-const LONGEST_NAME: usize = 48;
+const MAX_NAME: usize = 48;
 
 impl Part {
     /// Section of the part.

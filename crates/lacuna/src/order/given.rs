@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Order, RankBy};
 use crate::catalogue::{Default, Kind, Parameter, Part};
-use crate::{Result, Scene};
+use crate::{Result, StepContext};
 
 /// In the order of a list. Positions that it does not name come last, from left to right.
 #[derive(Clone, Debug)]
@@ -32,15 +32,15 @@ impl Order for Given {
         RankBy::Known
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        let mut ranks = vec![self.places.len(); scene.canvas().gaps().count()];
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        let mut ranks = vec![self.places.len(); context.canvas().gaps().count()];
         for (rank, &place) in self.places.iter().enumerate() {
             if let Some(slot) = ranks.get_mut(place) {
                 *slot = rank;
             }
         }
-        let gaps: Vec<usize> = scene.canvas().gaps().collect();
+        let gaps: Vec<usize> = context.canvas().gaps().collect();
         let score = |position: &usize| -(gaps.binary_search(position).map_or(0, |place| ranks[place]) as f64);
-        Ok(scene.candidates().iter().map(score).collect())
+        Ok(context.candidates().iter().map(score).collect())
     }
 }

@@ -12,7 +12,7 @@ pub use prior::{Frequencies, PositionPrior};
 pub use ready::{CertainDependency, DependencyGain};
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
-use crate::{AttentionSource, Block, Canvas, Result, Scene, Target};
+use crate::{AttentionSource, Block, Canvas, Result, StepContext, Target};
 
 /// Scores masked positions; the highest is filled first, ties go to the lower position.
 ///
@@ -21,12 +21,12 @@ pub trait Order: Debug + Send + Sync {
     /// Inputs of the scores.
     fn ranks_by(&self) -> RankBy<'_>;
 
-    /// One score for each of the scene's candidates.
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>>;
+    /// One score for each of the context's candidates.
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>>;
 
     /// The scores of several runs that share this order, for orders whose call is expensive.
-    fn score_batch(&self, scenes: &[Scene<'_>]) -> Result<Vec<Vec<f64>>> {
-        scenes.iter().map(|scene| self.score(scene)).collect()
+    fn score_batch(&self, contexts: &[StepContext<'_>]) -> Result<Vec<Vec<f64>>> {
+        contexts.iter().map(|context| self.score(context)).collect()
     }
 
     /// True if its scores depend on the seed.
@@ -45,7 +45,7 @@ pub trait Order: Debug + Send + Sync {
 pub enum RankBy<'a> {
     /// The canvas, the step's number and random draws: known before the forward pass.
     Known,
-    /// Exactly the mean dependency score of these sources ([`Scene::mean_dependency`]). A predictor may rank by itself then.
+    /// Exactly the mean dependency score of these sources ([`StepContext::mean_dependency`]). A predictor may rank by itself then.
     MeanAttention(&'a [AttentionSource]),
     /// A rule of its own.
     Rule {
@@ -127,8 +127,8 @@ impl Order for Random {
         true
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.candidates().iter().map(|&position| scene.draw(position).uniform(u64::MAX)).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.candidates().iter().map(|&position| context.draw(position).uniform(u64::MAX)).collect())
     }
 }
 
@@ -141,8 +141,8 @@ impl Order for LeftToRight {
         RankBy::Known
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.candidates().iter().map(|&position| -(position as f64)).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.candidates().iter().map(|&position| -(position as f64)).collect())
     }
 }
 
@@ -155,8 +155,8 @@ impl Order for RightToLeft {
         RankBy::Known
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.candidates().iter().map(|&position| position as f64).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.candidates().iter().map(|&position| position as f64).collect())
     }
 }
 
@@ -169,8 +169,8 @@ impl Order for Confidence {
         RankBy::BELIEFS
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.beliefs().map(|belief| belief.probability).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.beliefs().map(|belief| belief.probability).collect())
     }
 }
 
@@ -183,8 +183,8 @@ impl Order for Entropy {
         RankBy::BELIEFS
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.beliefs().map(|belief| -belief.entropy).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.beliefs().map(|belief| -belief.entropy).collect())
     }
 }
 
@@ -197,8 +197,8 @@ impl Order for Margin {
         RankBy::BELIEFS
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        Ok(scene.beliefs().map(|belief| belief.first - belief.second).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        Ok(context.beliefs().map(|belief| belief.first - belief.second).collect())
     }
 }
 
@@ -216,8 +216,8 @@ impl Order for Dependency {
         RankBy::MeanAttention(&self.sources)
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        let mean = |&position: &usize| scene.mean_dependency(self.sources.len(), position);
-        Ok(scene.candidates().iter().map(mean).collect())
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        let mean = |&position: &usize| context.mean_dependency(self.sources.len(), position);
+        Ok(context.candidates().iter().map(mean).collect())
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Order, RankBy};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
-use crate::{Error, Result, Scene, Token};
+use crate::{Error, Result, StepContext, Token};
 
 /// PC-Sampler: a weight that falls along the block, times how much a token's probability says beyond its frequency in a corpus:
 /// `e^(−decay · j) · min(−p · ln f, most)` at the j-th position.
@@ -44,7 +44,7 @@ const DECAY: Parameter = Parameter::new(
     Default::Number(0.25),
     "how fast the weight of a position falls along the block; 0 does not prefer early positions",
 );
-const MOST: Parameter = Parameter::new(
+const FREQUENCY_CAP: Parameter = Parameter::new(
     "frequency_cap",
     Kind::Number(Range::above(0.0, 1e6)),
     Default::Number(10.0),
@@ -58,7 +58,7 @@ pub(super) fn part() -> Part {
         Ok(Arc::new(PositionPrior { decay, most, frequencies }))
     })
     .needs(&[Need::Beliefs])
-    .parameters(&[FREQUENCIES, DECAY, MOST])
+    .parameters(&[FREQUENCIES, DECAY, FREQUENCY_CAP])
 }
 
 impl Frequencies {
@@ -83,13 +83,13 @@ impl Order for PositionPrior {
         RankBy::BELIEFS
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
-        let start = scene.block().range.start;
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
+        let start = context.block().range.start;
         let score = |&position: &usize| {
-            let belief = scene.belief(position);
+            let belief = context.belief(position);
             let surprise = -belief.probability * (self.frequencies.of(belief.token) + 1e-9).ln();
             (-self.decay * position.saturating_sub(start) as f64).exp() * surprise.min(self.most)
         };
-        Ok(scene.candidates().iter().map(score).collect())
+        Ok(context.candidates().iter().map(score).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{HEADS, LAYER, Order, RankBy, sources};
 use crate::catalogue::{Need, Part};
-use crate::{AttentionSource, Result, Scene};
+use crate::{AttentionSource, Result, StepContext};
 use std::sync::Arc;
 
 /// By the probability of the best token times the dependency score: sure, and written about what is there.
@@ -44,11 +44,11 @@ impl Order for CertainDependency {
         RankBy::Rule { attention: &self.sources, beliefs: true }
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
         let score = |&position: &usize| {
-            scene.belief(position).probability * scene.mean_dependency(self.sources.len(), position)
+            context.belief(position).probability * context.mean_dependency(self.sources.len(), position)
         };
-        Ok(scene.candidates().iter().map(score).collect())
+        Ok(context.candidates().iter().map(score).collect())
     }
 }
 
@@ -57,10 +57,11 @@ impl Order for DependencyGain {
         RankBy::Rule { attention: &self.sources, beliefs: false }
     }
 
-    fn score(&self, scene: &Scene<'_>) -> Result<Vec<f64>> {
+    fn score(&self, context: &StepContext<'_>) -> Result<Vec<f64>> {
         let sources = self.sources.len();
-        let score =
-            |&position: &usize| scene.mean_dependency(sources, position) - scene.first_dependency(sources, position);
-        Ok(scene.candidates().iter().map(score).collect())
+        let score = |&position: &usize| {
+            context.mean_dependency(sources, position) - context.first_dependency(sources, position)
+        };
+        Ok(context.candidates().iter().map(score).collect())
     }
 }

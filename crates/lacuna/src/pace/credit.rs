@@ -75,8 +75,8 @@ impl Pace for CreditThreshold {
         Ok(ranked.filter(|rank| rank == 0 || confidence(rank) >= least))
     }
 
-    fn lingers(&self, block: &Block) -> bool {
-        self.unroll.lingers(block)
+    fn needs_another_pass(&self, block: &Block) -> bool {
+        self.unroll.needs_another_pass(block)
     }
 
     fn credit(&self) -> Option<CreditRule> {

@@ -2,7 +2,7 @@
 
 use super::{Pace, Reads};
 use crate::catalogue::{Default, Kind, Parameter, Part, Range};
-use crate::{Block, Canvas, Description, Ranked, Result, Scene, Target};
+use crate::{Block, Canvas, Description, Ranked, Result, StepContext, Target};
 
 /// DAWN: attention makes a graph of the positions. Committed are confident positions, less confident ones with an edge to a sure
 /// token, and of the rest a set without edges among each other, taken in the order's ranking.
@@ -65,9 +65,9 @@ pub(super) fn part() -> Part {
 
 impl Dawn {
     /// The keys that are no sinks.
-    fn keys(&self, scene: &Scene<'_>) -> Vec<bool> {
-        let length = scene.canvas().len();
-        let mean = |key| (0..length).map(|from| f64::from(scene.attention(from, key))).sum::<f64>() / length as f64;
+    fn keys(&self, context: &StepContext<'_>) -> Vec<bool> {
+        let length = context.canvas().len();
+        let mean = |key| (0..length).map(|from| f64::from(context.attention(from, key))).sum::<f64>() / length as f64;
         (0..length).map(|key| mean(key) <= self.sink).collect()
     }
 }
@@ -87,11 +87,12 @@ impl Pace for Dawn {
     }
 
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
-        let (scene, beliefs) = (ranked.scene(), ranked.beliefs());
-        let keys = self.keys(scene);
-        let edge = |from: usize, to: usize| from != to && keys[to] && f64::from(scene.attention(from, to)) >= self.edge;
-        let decided = self.rows(scene.canvas(), scene.block()).into_iter().map(Target::position);
-        let sure: Vec<usize> = decided.filter(|&position| scene.belief(position).first >= CONFIDENT).collect();
+        let (context, beliefs) = (ranked.context(), ranked.beliefs());
+        let keys = self.keys(context);
+        let edge =
+            |from: usize, to: usize| from != to && keys[to] && f64::from(context.attention(from, to)) >= self.edge;
+        let decided = self.rows(context.canvas(), context.block()).into_iter().map(Target::position);
+        let sure: Vec<usize> = decided.filter(|&position| context.belief(position).first >= CONFIDENT).collect();
 
         let count = ranked.positions().len();
         let position = |rank: usize| ranked.positions()[rank];

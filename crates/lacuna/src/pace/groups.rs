@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::unroll::{EXPECTED_TPF, UNROLL, Unroll};
 use super::{Entry, Pace, Reads, THRESHOLD};
 use crate::catalogue::{Default, Given, Kind, Parameter, Part, Range};
-use crate::{Block, Canvas, Ranked, Result, Scene, Target};
+use crate::{Block, Canvas, Ranked, Result, StepContext, Target};
 
 /// dInfer's hierarchy: the best of every run of neighbouring masks, and every position whose confidence exceeds a threshold.
 ///
@@ -73,13 +73,13 @@ impl Groups {
     }
 
     /// Decided positions of the block with less confidence than `remask`, and what is chosen of these and the masks.
-    pub(crate) fn with_unsure(&self, remask: f64, scene: &Scene<'_>) -> (Vec<usize>, Vec<usize>) {
-        let decided = scene.canvas().decided_in(scene.block().range.clone());
+    pub(crate) fn with_unsure(&self, remask: f64, context: &StepContext<'_>) -> (Vec<usize>, Vec<usize>) {
+        let decided = context.canvas().decided_in(context.block().range.clone());
         // What a cache does not compute is taken for granted.
-        let doubted = |position: &usize| scene.try_belief(*position).is_some_and(|belief| belief.first < remask);
+        let doubted = |position: &usize| context.try_belief(*position).is_some_and(|belief| belief.first < remask);
         let unsure: Vec<usize> = decided.filter(doubted).collect();
-        let members = scene.candidates().iter().chain(&unsure);
-        let mut pool: Vec<(usize, f64)> = members.map(|&p| (p, scene.belief(p).first)).collect();
+        let members = context.candidates().iter().chain(&unsure);
+        let mut pool: Vec<(usize, f64)> = members.map(|&p| (p, context.belief(p).first)).collect();
         pool.sort_by(|(p, a), (q, b)| b.total_cmp(a).then(p.cmp(q)));
         let chosen = self.choose(&pool, unsure.len() + 1);
         (unsure, chosen)
@@ -108,12 +108,12 @@ impl Pace for Hierarchy {
             let pool: Vec<(usize, f64)> = ranked.positions().iter().copied().zip(confidence).collect();
             return Ok(self.groups.choose(&pool, 1));
         };
-        let (_, mut chosen) = self.groups.with_unsure(remask, ranked.scene());
-        chosen.retain(|&position| ranked.scene().canvas().is_masked(position));
+        let (_, mut chosen) = self.groups.with_unsure(remask, ranked.context());
+        chosen.retain(|&position| ranked.context().canvas().is_masked(position));
         Ok(chosen)
     }
 
-    fn lingers(&self, block: &Block) -> bool {
-        self.unroll.lingers(block)
+    fn needs_another_pass(&self, block: &Block) -> bool {
+        self.unroll.needs_another_pass(block)
     }
 }

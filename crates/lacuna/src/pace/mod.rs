@@ -52,7 +52,7 @@ pub trait Pace: DynClone + Debug + Send + Sync {
     /// The positions to commit now, of those that are ranked. At least one, unless it follows a schedule.
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>>;
 
-    /// Rows beside the ranking whose beliefs it uses ([`Scene::belief`](crate::Scene::belief)).
+    /// Rows beside the ranking whose beliefs it uses ([`StepContext::belief`](crate::StepContext::belief)).
     fn rows(&self, _canvas: &Canvas, _block: &Block) -> Vec<Target> {
         Vec::new()
     }
@@ -79,13 +79,13 @@ pub trait Pace: DynClone + Debug + Send + Sync {
     }
 
     /// True if it may choose masked positions behind the window's end.
-    fn leaps(&self) -> bool {
+    fn exceeds_window(&self) -> bool {
         false
     }
 
     /// True if the block takes another pass after this one even if nothing is masked, as in code that tests for that only now and
     /// then.
-    fn lingers(&self, _block: &Block) -> bool {
+    fn needs_another_pass(&self, _block: &Block) -> bool {
         false
     }
 
@@ -94,13 +94,13 @@ pub trait Pace: DynClone + Debug + Send + Sync {
         None
     }
 
-    /// Layers whose whole attention matrix it uses, averaged ([`Scene::attention`](crate::Scene::attention)).
+    /// Layers whose whole attention matrix it uses, averaged ([`StepContext::attention`](crate::StepContext::attention)).
     fn matrix(&self, _model: &Description) -> Vec<usize> {
         Vec::new()
     }
 
     /// Upper bound on the positions committed in a step, if there is a fixed one.
-    fn most(&self) -> Option<usize> {
+    fn max_commits(&self) -> Option<usize> {
         None
     }
 }

@@ -56,14 +56,14 @@ impl Prophet {
     }
 
     fn is_sure(&self, ranked: &Ranked<'_>) -> bool {
-        let scene = ranked.scene();
+        let context = ranked.context();
         let gap = |position: usize| {
-            let belief = scene.belief(position);
+            let belief = context.belief(position);
             (belief.first / belief.second).ln()
         };
-        let gaps: Vec<f64> = self.answer(scene.canvas()).map(gap).collect();
-        let steps = self.steps.unwrap_or_else(|| scene.canvas().gaps().count());
-        let progress = (scene.step() + 1) as f64 / steps as f64;
+        let gaps: Vec<f64> = self.answer(context.canvas()).map(gap).collect();
+        let steps = self.steps.unwrap_or_else(|| context.canvas().gaps().count());
+        let progress = (context.step() + 1) as f64 / steps as f64;
         let third = [0.33, 0.67].into_iter().filter(|bound| progress >= *bound).count();
         !gaps.is_empty() && gaps.iter().sum::<f64>() / gaps.len() as f64 >= self.bounds[third]
     }
@@ -84,7 +84,7 @@ impl Pace for Prophet {
 
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
         match self.is_sure(ranked) {
-            true => Ok(ranked.scene().canvas().masked().collect()),
+            true => Ok(ranked.context().canvas().masked().collect()),
             false => self.schedule.choose(ranked),
         }
     }
@@ -93,7 +93,7 @@ impl Pace for Prophet {
         true
     }
 
-    fn leaps(&self) -> bool {
+    fn exceeds_window(&self) -> bool {
         true
     }
 }

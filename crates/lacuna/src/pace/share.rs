@@ -2,7 +2,7 @@
 
 use super::{Entry, Pace, Reads, STEPS, steps_in_block};
 use crate::catalogue::Part;
-use crate::{Block, Canvas, Ranked, Result, Scene, Target};
+use crate::{Block, Canvas, Ranked, Result, StepContext, Target};
 
 /// P2's path planning: in every step the gaps of the block, masked or decided, compete by confidence for a share of it that grows
 /// evenly; as many positions are committed as masked ones have a place in it. Meant to be followed by
@@ -36,8 +36,8 @@ impl Pace for Plan {
     }
 
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
-        let canvas = ranked.scene().canvas();
-        let placed = self.0.placed(ranked.scene());
+        let canvas = ranked.context().canvas();
+        let placed = self.0.placed(ranked.context());
         Ok(ranked.first(placed.into_iter().filter(|&position| canvas.is_masked(position)).count()))
     }
 
@@ -66,12 +66,13 @@ impl Shares {
 
     /// The gaps of the block that have a place in this step's share, ascending. Where a cache left a gap out of the pass, it keeps
     /// its place if it is decided, and waits if it is masked.
-    pub(crate) fn placed(&self, scene: &Scene<'_>) -> Vec<usize> {
-        let mut gaps: Vec<usize> = scene.block_gaps().collect();
-        let absent = |position| if scene.canvas().is_masked(position) { f64::NEG_INFINITY } else { f64::INFINITY };
-        let confidence = |position| scene.try_belief(position).map_or_else(|| absent(position), |belief| belief.first);
+    pub(crate) fn placed(&self, context: &StepContext<'_>) -> Vec<usize> {
+        let mut gaps: Vec<usize> = context.block_gaps().collect();
+        let absent = |position| if context.canvas().is_masked(position) { f64::NEG_INFINITY } else { f64::INFINITY };
+        let confidence =
+            |position| context.try_belief(position).map_or_else(|| absent(position), |belief| belief.first);
         gaps.sort_by(|&p, &q| confidence(q).total_cmp(&confidence(p)).then(p.cmp(&q)));
-        let open = (1.0 - (scene.block().step + 1) as f64 / self.in_block as f64).max(0.0);
+        let open = (1.0 - (context.block().step + 1) as f64 / self.in_block as f64).max(0.0);
         // As in the official code, in f32.
         gaps.truncate(gaps.len() - (gaps.len() as f32 * open as f32) as usize);
         gaps.sort_unstable();

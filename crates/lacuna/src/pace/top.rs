@@ -27,7 +27,7 @@ impl Pace for TopK {
         Ok(ranked.first(self.0))
     }
 
-    fn most(&self) -> Option<usize> {
+    fn max_commits(&self) -> Option<usize> {
         Some(self.0)
     }
 }

@@ -44,7 +44,7 @@ impl Unroll {
     }
 
     /// True if the block is not tested after this step.
-    pub(super) fn lingers(&self, block: &Block) -> bool {
+    pub(super) fn needs_another_pass(&self, block: &Block) -> bool {
         block.step + 1 < self.until
     }
 }

@@ -3,7 +3,7 @@
 use super::{Changes, Revision, lowest};
 use crate::catalogue::{Need, Part};
 use crate::pace::SABER_N;
-use crate::{Block, Canvas, Result, Scene, Target};
+use crate::{Block, Canvas, Result, StepContext, Target};
 
 pub(super) fn part() -> Part {
     Part::revision("backtrack", "tokens whose position has lost confidence (Saber's second half)", |given| {
@@ -32,10 +32,10 @@ impl Revision for Backtrack {
         canvas.gaps().take_while(|&position| position < block.range.end).map(Target::Position).collect()
     }
 
-    fn revise(&mut self, chosen: &[usize], filled: bool, scene: &Scene<'_>) -> Result<Changes> {
-        let (canvas, end) = (scene.canvas(), scene.block().range.end);
+    fn revise(&mut self, chosen: &[usize], filled: bool, context: &StepContext<'_>) -> Result<Changes> {
+        let (canvas, end) = (context.canvas(), context.block().range.end);
         let gaps: Vec<usize> = canvas.gaps().take_while(|&position| position < end).collect();
-        let confidence: Vec<f64> = gaps.iter().map(|&position| scene.belief(position).first).collect();
+        let confidence: Vec<f64> = gaps.iter().map(|&position| context.belief(position).first).collect();
 
         self.last.resize(canvas.len(), 0.0);
         let gain = |(&position, now): (&usize, &f64)| (position, now - self.last[position]);
@@ -52,7 +52,7 @@ impl Revision for Backtrack {
         Ok(Changes::reopen(lowest(gains, count)))
     }
 
-    fn begins(&self) -> bool {
+    fn revises_complete_text(&self) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use super::{Changes, Ends, Revision, lowest};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
 use crate::pace::{Entry, STEPS, steps_in_block};
-use crate::{Block, Canvas, Commit, Result, Scene, Target};
+use crate::{Block, Canvas, Commit, Result, StepContext, Target};
 
 /// CORE: every few steps of the middle half of a block the decided positions with the smallest margins are masked together in a
 /// second forward pass, and the tokens that it doubts most are replaced by its own. A draft is looked at like that before anything is
@@ -35,9 +35,9 @@ pub enum Doubt {
 }
 
 /// The last positions of a block, which are never revised.
-const SPARED: usize = 16;
+const PROTECTED: usize = 16;
 /// The probability that another token must have.
-const LIKELY: f64 = 0.3;
+const MIN_PROBABILITY: f64 = 0.3;
 
 const CORE_RULE: Parameter = Parameter::new(
     "core_rule",
@@ -104,38 +104,38 @@ impl Revision for Contrast {
         Ok(())
     }
 
-    fn holds(&self, _canvas: &Canvas, _block: &Block) -> bool {
+    fn only_revises(&self, _canvas: &Canvas, _block: &Block) -> bool {
         self.looks > 0
     }
 
-    fn lingers(&self) -> bool {
+    fn needs_another_pass(&self) -> bool {
         self.looks > 0
     }
 
     fn rows(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
-        let spared = if self.looks > 0 { 0 } else { SPARED };
-        let end = block.range.end.saturating_sub(spared).max(block.range.start);
+        let protected = if self.looks > 0 { 0 } else { PROTECTED };
+        let end = block.range.end.saturating_sub(protected).max(block.range.start);
         let decided = canvas.decided_in(block.range.start..end);
         decided.filter(|_| self.is_due(block)).map(Target::Position).collect()
     }
 
-    fn probe(&self, _chosen: &[usize], scene: &Scene<'_>) -> Result<Vec<usize>> {
+    fn probe(&self, _chosen: &[usize], context: &StepContext<'_>) -> Result<Vec<usize>> {
         let margin = |target: Target| {
-            let belief = scene.belief(target.position());
+            let belief = context.belief(target.position());
             (target.position(), belief.first - belief.second)
         };
-        let decided = self.rows(scene.canvas(), scene.block());
+        let decided = self.rows(context.canvas(), context.block());
         Ok(lowest(decided.into_iter().map(margin).collect(), self.candidates))
     }
 
-    fn revise(&mut self, chosen: &[usize], _filled: bool, scene: &Scene<'_>) -> Result<Changes> {
+    fn revise(&mut self, chosen: &[usize], _filled: bool, context: &StepContext<'_>) -> Result<Changes> {
         let mut doubted = Vec::new();
-        for position in scene.canvas().decided_in(scene.block().range.clone()) {
-            let Some(belief) = scene.probed(position) else { continue };
-            let other = belief.token != scene.canvas().tokens()[position];
+        for position in context.canvas().decided_in(context.block().range.clone()) {
+            let Some(belief) = context.probed(position) else { continue };
+            let other = belief.token != context.canvas().tokens()[position];
             match self.doubt {
                 Doubt::SmallMargin => doubted.push((position, belief.first - belief.second)),
-                Doubt::Unlikely if other && belief.first >= LIKELY => {
+                Doubt::Unlikely if other && belief.first >= MIN_PROBABILITY => {
                     doubted.push((position, belief.scored.expect("the position is decided")));
                 }
                 Doubt::Unlikely => {}
@@ -143,8 +143,8 @@ impl Revision for Contrast {
         }
         let most = if self.looks > 0 { self.most } else { self.most.min(chosen.len()) };
         let replaced = lowest(doubted, most).into_iter();
-        let edit = |position| Commit::of(position, scene.probed(position).expect("it was probed"));
-        let changed = |edit: &Commit| edit.token != scene.canvas().tokens()[edit.position];
+        let edit = |position| Commit::of(position, context.probed(position).expect("it was probed"));
+        let changed = |edit: &Commit| edit.token != context.canvas().tokens()[edit.position];
         let edited: Vec<Commit> = replaced.map(edit).filter(changed).collect();
         self.looks = if edited.is_empty() { 0 } else { self.looks.saturating_sub(1) };
         Ok(Changes { edited, reopened: Vec::new() })

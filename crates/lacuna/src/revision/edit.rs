@@ -3,7 +3,7 @@
 use super::{Changes, Ends, Revision};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
 use crate::pace::Entry;
-use crate::{Block, Canvas, Commit, Result, Scene, Target};
+use crate::{Block, Canvas, Commit, Result, StepContext, Target};
 
 /// LLaDA2.1's editing: every decided token of the block that is not the model's choice any more is replaced by that choice, if it
 /// is confident enough. A block whose masks are all decided takes further passes until one changes nothing.
@@ -56,14 +56,14 @@ impl Revision for Edit {
         canvas.decided_in(block.range.clone()).map(Target::Position).collect()
     }
 
-    fn revise(&mut self, _chosen: &[usize], filled: bool, scene: &Scene<'_>) -> Result<Changes> {
-        let canvas = scene.canvas();
-        let edit = |position| Commit::of(position, scene.belief(position));
+    fn revise(&mut self, _chosen: &[usize], filled: bool, context: &StepContext<'_>) -> Result<Changes> {
+        let canvas = context.canvas();
+        let edit = |position| Commit::of(position, context.belief(position));
         let replaces =
             |edit: &Commit| edit.token != canvas.tokens()[edit.position] && edit.probability > self.threshold;
-        let decided = canvas.decided_in(scene.block().range.clone());
+        let decided = canvas.decided_in(context.block().range.clone());
         let edited: Vec<Commit> = decided.map(edit).filter(replaces).collect();
-        if canvas.masked_before(scene.block().range.end).next().is_some() {
+        if canvas.masked_before(context.block().range.end).next().is_some() {
             self.again = filled && self.most > 0;
         } else {
             self.passes += 1;
@@ -72,7 +72,7 @@ impl Revision for Edit {
         Ok(Changes { edited, reopened: Vec::new() })
     }
 
-    fn lingers(&self) -> bool {
+    fn needs_another_pass(&self) -> bool {
         self.again
     }
 

@@ -22,7 +22,7 @@ pub use verify::Verify;
 
 use crate::catalogue::Part;
 use crate::pace::Entry;
-use crate::{Block, Canvas, Commit, Result, Scene, Target};
+use crate::{Block, Canvas, Commit, Result, StepContext, Target};
 
 /// Looks back after each step.
 pub trait Revision: DynClone + Debug + Send + Sync {
@@ -35,18 +35,18 @@ pub trait Revision: DynClone + Debug + Send + Sync {
     }
 
     /// True if this step only revises: nothing is committed in it.
-    fn holds(&self, _canvas: &Canvas, _block: &Block) -> bool {
+    fn only_revises(&self, _canvas: &Canvas, _block: &Block) -> bool {
         false
     }
 
     /// Decided positions that a second forward pass shows masked, after `chosen` are committed. Its beliefs there are
-    /// [`Scene::probed`]. None: no second pass.
-    fn probe(&self, _chosen: &[usize], _scene: &Scene<'_>) -> Result<Vec<usize>> {
+    /// [`StepContext::probed`]. None: no second pass.
+    fn probe(&self, _chosen: &[usize], _context: &StepContext<'_>) -> Result<Vec<usize>> {
         Ok(Vec::new())
     }
 
     /// Changes after `chosen` are committed; `filled` if that leaves no mask up to the block's end.
-    fn revise(&mut self, chosen: &[usize], filled: bool, scene: &Scene<'_>) -> Result<Changes>;
+    fn revise(&mut self, chosen: &[usize], filled: bool, context: &StepContext<'_>) -> Result<Changes>;
 
     /// A block begins.
     fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
@@ -54,16 +54,16 @@ pub trait Revision: DynClone + Debug + Send + Sync {
     }
 
     /// True if the block takes another pass after this step even if nothing is masked.
-    fn lingers(&self) -> bool {
+    fn needs_another_pass(&self) -> bool {
         false
     }
 
     /// True if it finds something to revise in a text of which nothing is masked.
-    fn begins(&self) -> bool {
+    fn revises_complete_text(&self) -> bool {
         true
     }
 
-    /// True if it needs shadow rows ([`Scene::support`]).
+    /// True if it needs shadow rows ([`StepContext::support`]).
     fn shadows(&self) -> bool {
         false
     }

@@ -3,7 +3,7 @@
 use super::{Changes, Ends, Revision, lowest};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
 use crate::pace::Entry;
-use crate::{Block, Canvas, Result, Scene, Target, Token};
+use crate::{Block, Canvas, Result, StepContext, Target, Token};
 
 /// Once a share of the block is decided, steps alternate: one reopens the tokens that the model finds least probable, the next
 /// commits; so often, and then the block is finished. This is the deterministic form of ReMDM that PC-Sampler's code has. A block with
@@ -74,11 +74,11 @@ impl Revision for Remdm {
         Ok(())
     }
 
-    fn lingers(&self) -> bool {
+    fn needs_another_pass(&self) -> bool {
         self.drafted && self.left > 0
     }
 
-    fn holds(&self, canvas: &Canvas, block: &Block) -> bool {
+    fn only_revises(&self, canvas: &Canvas, block: &Block) -> bool {
         let gaps = canvas.gaps_in(block.range.clone()).count();
         let share = (gaps as f64 * self.start / self.count as f64) as usize * self.count;
         let ready = || canvas.decided_in(block.range.clone()).count() >= share;
@@ -86,14 +86,14 @@ impl Revision for Remdm {
     }
 
     fn rows(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
-        match self.holds(canvas, block) {
+        match self.only_revises(canvas, block) {
             true => canvas.decided_in(block.range.clone()).map(Target::Position).collect(),
             false => Vec::new(),
         }
     }
 
-    fn revise(&mut self, _chosen: &[usize], _filled: bool, scene: &Scene<'_>) -> Result<Changes> {
-        if !self.holds(scene.canvas(), scene.block()) {
+    fn revise(&mut self, _chosen: &[usize], _filled: bool, context: &StepContext<'_>) -> Result<Changes> {
+        if !self.only_revises(context.canvas(), context.block()) {
             if self.phase == Phase::Commit {
                 self.phase = Phase::Reopen;
             }
@@ -101,10 +101,10 @@ impl Revision for Remdm {
         }
         self.left -= 1;
         self.phase = Phase::Commit;
-        let decided = scene.canvas().decided_in(scene.block().range.clone());
-        let own = decided.map(|position| (position, scene.own_probability(position)));
+        let decided = context.canvas().decided_in(context.block().range.clone());
+        let own = decided.map(|position| (position, context.own_probability(position)));
         let reopened = lowest(own.collect(), self.count);
-        let tokens = reopened.iter().map(|&position| (position, scene.canvas().tokens()[position])).collect();
+        let tokens = reopened.iter().map(|&position| (position, context.canvas().tokens()[position])).collect();
         let before = std::mem::replace(&mut self.last, tokens);
         if self.drafted && self.last == before {
             self.left = 0;

@@ -3,7 +3,7 @@
 use super::{Changes, Ends, Revision};
 use crate::catalogue::{Need, Part};
 use crate::pace::{Entry, STEPS, Shares};
-use crate::{Block, Canvas, Result, Scene, Target};
+use crate::{Block, Canvas, Result, StepContext, Target};
 
 /// P2's path planning: in every step the gaps of the block compete by confidence for a share of it that grows evenly, and
 /// decided ones that have no place in it are reopened. With the pace [`Plan`](crate::Plan) this is P2.
@@ -33,9 +33,9 @@ impl Revision for Replan {
         canvas.gaps_in(block.range.clone()).map(Target::Position).collect()
     }
 
-    fn revise(&mut self, _chosen: &[usize], _filled: bool, scene: &Scene<'_>) -> Result<Changes> {
-        let placed = self.0.placed(scene);
-        let decided = scene.canvas().decided_in(scene.block().range.clone());
+    fn revise(&mut self, _chosen: &[usize], _filled: bool, context: &StepContext<'_>) -> Result<Changes> {
+        let placed = self.0.placed(context);
+        let decided = context.canvas().decided_in(context.block().range.clone());
         Ok(Changes::reopen(decided.filter(|position| placed.binary_search(position).is_err()).collect()))
     }
 

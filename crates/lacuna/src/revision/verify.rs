@@ -3,7 +3,7 @@
 use super::{Changes, Revision, lowest};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
 use crate::pace::Entry;
-use crate::{Block, Canvas, Result, Scene, Target};
+use crate::{Block, Canvas, Result, StepContext, Target};
 
 const THRESHOLD_BACK: Parameter = Parameter::new(
     "threshold_back",
@@ -27,18 +27,18 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// WINO's bound on how many tokens the first verification of a block may reopen.
-    const AT_FIRST: usize = 30;
+    /// Tokens that the first verification of a block may reopen, as in WINO.
+    const FIRST_REOPENED: usize = 30;
 
     /// Reopens tokens with less support than `threshold`.
     pub fn new(threshold: f64) -> Self {
-        Self { threshold, last_chosen: Self::AT_FIRST }
+        Self { threshold, last_chosen: Self::FIRST_REOPENED }
     }
 }
 
 impl Revision for Verify {
     fn enter(&mut self, _entry: &Entry<'_>) -> Result<()> {
-        self.last_chosen = Self::AT_FIRST;
+        self.last_chosen = Self::FIRST_REOPENED;
         Ok(())
     }
 
@@ -47,7 +47,7 @@ impl Revision for Verify {
     }
 
     /// A draft is verified before anything is written.
-    fn holds(&self, canvas: &Canvas, block: &Block) -> bool {
+    fn only_revises(&self, canvas: &Canvas, block: &Block) -> bool {
         block.step == 0 && canvas.drafts_in(block.range.clone()).next().is_some()
     }
 
@@ -56,14 +56,15 @@ impl Revision for Verify {
         chosen.len() != 1
     }
 
-    fn revise(&mut self, chosen: &[usize], _filled: bool, scene: &Scene<'_>) -> Result<Changes> {
+    fn revise(&mut self, chosen: &[usize], _filled: bool, context: &StepContext<'_>) -> Result<Changes> {
         let most = std::mem::replace(&mut self.last_chosen, chosen.len()).saturating_sub(1);
-        let draft = chosen.is_empty() && self.holds(scene.canvas(), scene.block());
+        let draft = chosen.is_empty() && self.only_revises(context.canvas(), context.block());
         if chosen.len() < 2 && !draft {
             return Ok(Changes::default());
         }
-        let decided = scene.canvas().decided_in(scene.block().range.clone());
-        let doubted = decided.map(|position| (position, scene.support(position))).filter(|(_, s)| *s < self.threshold);
+        let decided = context.canvas().decided_in(context.block().range.clone());
+        let doubted =
+            decided.map(|position| (position, context.support(position))).filter(|(_, s)| *s < self.threshold);
         Ok(Changes::reopen(lowest(doubted.collect(), most)))
     }
 

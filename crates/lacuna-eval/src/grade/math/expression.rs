@@ -25,7 +25,7 @@ pub(super) enum Expression {
 }
 
 /// The bits of a number that is still computed with exactly: beyond it an answer is compared numerically.
-const MOST_BITS: u64 = 1 << 15;
+const MAX_BITS: u64 = 1 << 15;
 
 impl Expression {
     pub(super) fn integer(value: i64) -> Self {
@@ -130,14 +130,14 @@ impl Expression {
 
 /// The value, if it has not outgrown what can be computed in no time.
 fn small(value: BigRational) -> Option<BigRational> {
-    (value.numer().bits().max(value.denom().bits()) <= MOST_BITS).then_some(value)
+    (value.numer().bits().max(value.denom().bits()) <= MAX_BITS).then_some(value)
 }
 
 fn power(base: &BigRational, exponent: &BigRational) -> Option<BigRational> {
     let root = exponent.denom().to_u32()?;
     let times = exponent.numer().to_i32()?;
     let bits = base.numer().bits().max(base.denom().bits());
-    if bits * u64::from(times.unsigned_abs()) > MOST_BITS || (times < 0 && base.is_zero()) {
+    if bits * u64::from(times.unsigned_abs()) > MAX_BITS || (times < 0 && base.is_zero()) {
         return None;
     }
     let base = if root == 1 { base.clone() } else { exact_root(base, root)? };

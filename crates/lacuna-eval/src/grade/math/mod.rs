@@ -18,7 +18,7 @@ pub use extract::extract;
 use answer::Answer;
 
 /// Longer answers are compared as text only: no answer of a benchmark comes near.
-const LONGEST: usize = 2000;
+const MAX_ANSWER_BYTES: usize = 2000;
 
 /// True if `answer` means the same as `gold`. Both are bare answers, as in `\boxed{}`.
 pub fn equivalent(gold: &str, answer: &str) -> bool {
@@ -26,7 +26,7 @@ pub fn equivalent(gold: &str, answer: &str) -> bool {
     if !plain_gold.is_empty() && plain_gold == plain_answer {
         return true;
     }
-    if gold.len() > LONGEST || answer.len() > LONGEST {
+    if gold.len() > MAX_ANSWER_BYTES || answer.len() > MAX_ANSWER_BYTES {
         return false;
     }
     let (golds, answers) = (readings(gold), readings(answer));

@@ -8,7 +8,7 @@ use super::expression::Expression;
 use super::lexer::{FUNCTIONS, Lexeme, lex};
 
 /// Deeper nesting is no answer but an accident.
-const DEEPEST: usize = 48;
+const MAX_DEPTH: usize = 48;
 
 /// Reads an answer; `None` if it is nothing that could be computed with.
 pub(super) fn parse(text: &str, thousands: bool) -> Option<Answer> {
@@ -54,7 +54,7 @@ impl Parser {
     /// Items between commas, semicolons, "and" and "or", until one of `closers`.
     pub(super) fn list(&mut self, closers: &[Lexeme]) -> Option<Answer> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let mut items = Vec::new();
@@ -352,7 +352,7 @@ impl Parser {
 
     pub(super) fn power(&mut self) -> Option<Answer> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let mut base = self.atom()?;

@@ -16,7 +16,7 @@ pub(crate) enum Quant {
 }
 
 /// Most values of a block.
-const LARGEST: usize = 256;
+const MAX_BLOCK: usize = 256;
 
 impl Quant {
     /// The type of a number in a file.
@@ -65,7 +65,7 @@ impl Quant {
     /// Reads the values from element `first` on.
     pub(crate) fn read(self, bytes: &[u8], first: usize, values: &mut [f32]) {
         let (size, width) = self.block();
-        let mut whole = [0.0; LARGEST];
+        let mut whole = [0.0; MAX_BLOCK];
         let (mut index, mut rest) = (first, values);
         while !rest.is_empty() {
             let (block, place) = (index / size, index % size);

@@ -1,4 +1,4 @@
-//! A step as a strategy sees it: the scene before it decides, and the ranking with its beliefs.
+//! A step as orders, paces and revisions see it, its ranking and its beliefs; and the mutable state of a run.
 
 use std::collections::BTreeMap;
 
@@ -131,14 +131,14 @@ fn is_shadow(target: Target) -> usize {
 /// One step of one run, as orders and revisions see it: the canvas before the step, the candidates, the dependency scores and
 /// the beliefs that the part has declared.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
+pub struct StepContext<'a> {
     pub(crate) state: &'a RunState,
     pub(crate) candidates: &'a [usize],
     pub(crate) beliefs: &'a Beliefs,
     pub(crate) probed: &'a Beliefs,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> StepContext<'a> {
     /// The canvas before the step.
     pub fn canvas(&self) -> &'a Canvas {
         &self.state.canvas
@@ -206,8 +206,8 @@ impl<'a> Scene<'a> {
     /// # Panics
     /// If the order did not declare that it uses them.
     pub fn beliefs(&self) -> impl Iterator<Item = &'a Belief> {
-        let scene = *self;
-        self.candidates.iter().map(move |&position| scene.belief(position))
+        let context = *self;
+        self.candidates.iter().map(move |&position| context.belief(position))
     }
 
     /// Probability of a decided position's own token.
@@ -300,7 +300,7 @@ impl Ranking {
 
 /// A ranking with the beliefs that the pace has declared, as the pace sees it.
 pub struct Ranked<'a> {
-    pub(crate) scene: Scene<'a>,
+    pub(crate) context: StepContext<'a>,
     pub(crate) ranking: &'a Ranking,
     /// Beliefs of the first positions of the ranking.
     pub(crate) beliefs: Vec<Belief>,
@@ -308,13 +308,13 @@ pub struct Ranked<'a> {
 
 impl<'a> Ranked<'a> {
     /// The canvas, block and step.
-    pub fn scene(&self) -> &Scene<'a> {
-        &self.scene
+    pub fn context(&self) -> &StepContext<'a> {
+        &self.context
     }
 
     /// The block being decoded.
     pub fn block(&self) -> &'a Block {
-        self.scene.block()
+        self.context.block()
     }
 
     /// The positions, best first.
