@@ -251,10 +251,10 @@ impl Gauge {
 /// A histogram.
 pub(crate) struct Histogram {
     bounds: &'static [f64],
-    seen: Mutex<Seen>,
+    seen: Mutex<Counts>,
 }
 
-struct Seen {
+struct Counts {
     /// One for each bound, and one for what lies beyond.
     counts: Vec<u64>,
     sum: f64,
@@ -262,7 +262,7 @@ struct Seen {
 
 impl Histogram {
     fn new(bounds: &'static [f64]) -> Self {
-        Self { bounds, seen: Mutex::new(Seen { counts: vec![0; bounds.len() + 1], sum: 0.0 }) }
+        Self { bounds, seen: Mutex::new(Counts { counts: vec![0; bounds.len() + 1], sum: 0.0 }) }
     }
 
     pub(crate) fn add(&self, value: f64) {

@@ -17,7 +17,7 @@ use crate::{Config, Error, Result};
 
 /// Requests by their size: from how many bytes on, and how many of that size or more are prepared at a time. Smaller ones always
 /// find a thread.
-const LANES: [(usize, usize); 2] = [(1 << 11, 2), (1 << 14, 1)];
+const SIZE_CLASSES: [(usize, usize); 2] = [(1 << 11, 2), (1 << 14, 1)];
 /// Bytes of a body beside a prompt of the greatest length; room for many short prompts.
 const BODY_BYTES: usize = 1 << 18;
 /// Bytes of JSON for each byte of a prompt.
@@ -43,7 +43,7 @@ pub(crate) struct Service {
     /// The most bytes that a request's body may have.
     pub(crate) body_bytes: usize,
     /// The places of each of the lanes.
-    lanes: [Arc<Semaphore>; LANES.len()],
+    lanes: [Arc<Semaphore>; SIZE_CLASSES.len()],
     /// Handed out with every request that is taken on; none are once the server is to end.
     work: Mutex<Option<mpsc::Sender<()>>>,
     numbers: AtomicU64,
@@ -110,7 +110,7 @@ impl Service {
             device,
             precision,
             created: now(),
-            lanes: LANES.map(|(_, places)| Arc::new(Semaphore::new(places))),
+            lanes: SIZE_CLASSES.map(|(_, places)| Arc::new(Semaphore::new(places))),
             work: Mutex::new(Some(work)),
             numbers: AtomicU64::new(0),
         };
@@ -123,7 +123,7 @@ impl Service {
     }
 
     /// Takes a request on, unless the server is about to end or a limit of its key is reached.
-    pub(crate) fn take_on(&self) -> std::result::Result<Work, ApiError> {
+    pub(crate) fn admit(&self) -> std::result::Result<Work, ApiError> {
         let token = self.work.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let token = token.ok_or_else(ApiError::shutting_down)?;
         let context = Context::current();
@@ -140,7 +140,7 @@ impl Service {
         prepare: impl FnOnce() -> std::result::Result<T, ApiError> + Send + 'static,
     ) -> std::result::Result<T, ApiError> {
         let limit = self.config.limits.timeout;
-        let lanes = LANES.iter().zip(self.lanes.clone()).filter(move |((from, _), _)| bytes >= *from);
+        let lanes = SIZE_CLASSES.iter().zip(self.lanes.clone()).filter(move |((from, _), _)| bytes >= *from);
         let prepared = async move {
             let mut places = Vec::new();
             for (_, lane) in lanes.rev() {

@@ -14,7 +14,7 @@ const UNFINISHED: char = '\u{fffd}';
 /// Follows a run and tells its text as far as it is final.
 pub(crate) struct Transcript {
     canvas: Canvas,
-    /// The positions whose text is told.
+    /// The positions whose text is sent.
     region: Range<usize>,
     /// The position that they never go beyond, as the canvas grows.
     longest: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Transcript {
     stops: Vec<String>,
     /// The meaning of an open end: a text with gaps is whole when they are filled, an answer was cut off.
     open_end: Finish,
-    told: String,
+    sent: String,
     scores: Option<Scores>,
     /// Once it is decided why the text ends.
     finish: Option<Finish>,
@@ -46,7 +46,7 @@ pub(crate) enum Finish {
 
 /// An addition to a text.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct TextDelta {
     pub(crate) text: String,
     pub(crate) tokens: Vec<Scored>,
     pub(crate) finish: Option<Finish>,
@@ -81,7 +81,7 @@ struct Scores {
     logprobs: Vec<(f64, Vec<(Token, f64)>)>,
     /// For each token of the text, how many bytes and characters the text has with it.
     lengths: Vec<(usize, usize)>,
-    told: usize,
+    sent: usize,
     /// Their mean, that of the token which ends the text included, once it has ended.
     mean: Option<f64>,
 }
@@ -96,14 +96,14 @@ impl Transcript {
         stops: Vec<String>,
         open_end: Finish,
     ) -> Self {
-        let (told, scores, finish) = (String::new(), None, None);
-        Self { canvas, region, longest, ends, stops, open_end, told, scores, finish, completion_tokens: 0 }
+        let (sent, scores, finish) = (String::new(), None, None);
+        Self { canvas, region, longest, ends, stops, open_end, sent, scores, finish, completion_tokens: 0 }
     }
 
     /// Tells probabilities too.
     pub(crate) fn scored(mut self) -> Self {
         let logprobs = vec![(0.0, Vec::new()); self.canvas.len()];
-        self.scores = Some(Scores { logprobs, lengths: Vec::new(), told: 0, mean: None });
+        self.scores = Some(Scores { logprobs, lengths: Vec::new(), sent: 0, mean: None });
         self
     }
 
@@ -142,7 +142,7 @@ impl Transcript {
     }
 
     /// Takes in a step and tells what is new.
-    pub(crate) fn follow(&mut self, progress: &Progress, text: &Text) -> Result<News, ApiError> {
+    pub(crate) fn follow(&mut self, progress: &Progress, text: &Text) -> Result<TextDelta, ApiError> {
         let whole = self.region.end == self.canvas.len().min(self.longest);
         progress.delta.apply(&mut self.canvas);
         if whole {
@@ -184,25 +184,25 @@ impl Transcript {
                 scores.mean = (counted > 0).then(|| sum / counted as f64);
             }
         }
-        let Some(new) = all.strip_prefix(&self.told) else {
-            return Err(ApiError::internal("the tokenizer wrote a text anew that was told already"));
+        let Some(new) = all.strip_prefix(&self.sent) else {
+            return Err(ApiError::internal("the tokenizer wrote a text anew that was sent already"));
         };
-        let mut news = News { text: new.into(), tokens: Vec::new(), finish: self.finish };
+        let mut delta = TextDelta { text: new.into(), tokens: Vec::new(), finish: self.finish };
         if let Some(scores) = &mut self.scores {
-            news.tokens = scores.tell(tokens, self.region.start, all.len(), self.finish.is_some(), text)?;
+            delta.tokens = scores.send(tokens, self.region.start, all.len(), self.finish.is_some(), text)?;
         }
-        self.told = all;
-        Ok(news)
+        self.sent = all;
+        Ok(delta)
     }
 }
 
 impl Scores {
-    /// The tokens whose text lies within the first `told` bytes, or all if nothing will follow, that were not told yet.
-    fn tell(
+    /// The tokens whose text lies within the first `sent` bytes, or all if nothing will follow, that were not sent yet.
+    fn send(
         &mut self,
         tokens: &[Token],
         start: usize,
-        told: usize,
+        sent: usize,
         last: bool,
         text: &Text,
     ) -> Result<Vec<Scored>, ApiError> {
@@ -212,28 +212,28 @@ impl Scores {
             self.lengths.push((written.len(), written.chars().count()));
         }
         let mut scored = Vec::new();
-        while self.told < tokens.len() && (last || self.lengths[self.told].0 <= told) {
-            let (logprob, alternatives) = &self.logprobs[start + self.told];
+        while self.sent < tokens.len() && (last || self.lengths[self.sent].0 <= sent) {
+            let (logprob, alternatives) = &self.logprobs[start + self.sent];
             let alternative = |&(token, other): &(Token, f64)| {
                 // The same number to the last bit where it is the same token.
-                let logprob = if token == tokens[self.told] { *logprob } else { other };
+                let logprob = if token == tokens[self.sent] { *logprob } else { other };
                 let (text, bytes) = (text.decode(&[token], Specials::Keep)?, text.token_bytes(token));
                 Ok(Alternative { text, bytes, logprob: logprob.max(LEAST_LOGPROB) })
             };
             scored.push(Scored {
-                text: text.decode(&tokens[self.told..=self.told], Specials::Keep)?,
-                bytes: text.token_bytes(tokens[self.told]),
+                text: text.decode(&tokens[self.sent..=self.sent], Specials::Keep)?,
+                bytes: text.token_bytes(tokens[self.sent]),
                 logprob: *logprob,
                 alternatives: alternatives.iter().map(alternative).collect::<Result<_, ApiError>>()?,
-                offset: self.told.checked_sub(1).map_or(0, |before| self.lengths[before].1),
+                offset: self.sent.checked_sub(1).map_or(0, |before| self.lengths[before].1),
             });
-            self.told += 1;
+            self.sent += 1;
         }
         Ok(scored)
     }
 }
 
-/// The part of a growing text that can be told, in bytes: it may end within a character, or within what may become a stop string.
+/// The part of a growing text that can be sent, in bytes: it may end within a character, or within what may become a stop string.
 fn final_length(text: &str, stops: &[String]) -> usize {
     let whole = text.trim_end_matches(UNFINISHED);
     let begun = |stop: &String| {
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn what_may_become_a_stop_string_or_a_character_is_held_back() {
         let stops = ["####".to_string(), "\n\nQ".to_string(), "é!".to_string()];
-        for (text, told) in [
+        for (text, sent) in [
             ("abc", "abc"),
             ("abc#", "abc"),
             ("abc###", "abc"),
@@ -273,7 +273,7 @@ mod tests {
             ("abc#\u{fffd}", "abc"),
             ("", ""),
         ] {
-            assert_eq!(&text[..final_length(text, &stops)], told, "{text:?}");
+            assert_eq!(&text[..final_length(text, &stops)], sent, "{text:?}");
         }
         assert_eq!(final_length("abc#", &[]), 4);
     }

@@ -28,7 +28,7 @@ pub(crate) struct Probe {
 }
 
 #[derive(Serialize)]
-struct Seen {
+struct ProbeReport {
     /// The logits of every position, before Dream's shift.
     logits: Vec<Vec<f32>>,
     /// For every layer the dependency score of each position that is masked.
@@ -59,7 +59,7 @@ pub(crate) fn probe(args: &Probe) -> Result<()> {
         scores.into_iter().zip(tokens).map(|(score, &token)| (token == mask).then_some(score)).collect()
     };
     let dependency = observation.dependency.into_iter().map(masked_only).enumerate().collect();
-    let seen = Seen { logits: engine.predictor.logits(0)?, dependency };
+    let seen = ProbeReport { logits: engine.predictor.logits(0)?, dependency };
     match args.format {
         Format::Json => print(&serde_json::to_string(&seen)?),
         Format::Text => show(&seen, &args.tokens.0, &engine),
@@ -67,7 +67,7 @@ pub(crate) fn probe(args: &Probe) -> Result<()> {
 }
 
 /// A table with a line for each position: its token, what the model would put there, and its dependency scores.
-fn show(seen: &Seen, tokens: &[Token], engine: &Engine) -> Result<()> {
+fn show(seen: &ProbeReport, tokens: &[Token], engine: &Engine) -> Result<()> {
     let word = |token: Token| match engine.text() {
         Ok(text) => format!("{:?}", text.decode(&[token], Specials::Keep).unwrap_or_default()),
         Err(_) => String::new(),

@@ -66,7 +66,7 @@ pub(crate) struct Score {
 }
 
 /// A text to score, and what its score is to be filed under.
-struct Asked {
+struct ScoreTask {
     id: Option<Value>,
     columns: Map<String, Value>,
     passage: Passage,
@@ -95,25 +95,25 @@ pub(crate) fn score(args: &Score) -> Result<()> {
         guidance: args.guidance,
     };
     let scale = request.scale()?;
-    let mut asked = asked(args, &request, &engine)?;
+    let mut tasks = tasks(args, &request, &engine)?;
     // What is wrong with any text is said before the first is computed.
     let description = engine.predictor.description().clone();
-    for (number, one) in asked.iter().enumerate() {
+    for (number, one) in tasks.iter().enumerate() {
         let pair = (one.passage.clone(), one.likelihood.clone());
         let checked = Scoring::new(vec![pair], scale, &description);
-        if asked.len() > 1 {
+        if tasks.len() > 1 {
             checked.with_context(|| format!("text {}", number + 1))?
         } else {
             checked?
         };
     }
     let batch = args.batch.unwrap_or_else(|| engine.predictor.usual_batch());
-    while !asked.is_empty() {
-        let some: Vec<Asked> = asked.drain(..asked.len().min(BATCH)).collect();
+    while !tasks.is_empty() {
+        let some: Vec<ScoreTask> = tasks.drain(..tasks.len().min(BATCH)).collect();
         let pairs = some.iter().map(|one| (one.passage.clone(), one.likelihood.clone())).collect();
         let mut scoring = Scoring::new(pairs, scale, &description)?;
         let scores = scoring.finish(batch, usize::MAX, engine.predictor.as_mut())?;
-        for (Asked { id, columns, passage, .. }, score) in some.into_iter().zip(scores) {
+        for (ScoreTask { id, columns, passage, .. }, score) in some.into_iter().zip(scores) {
             let record = ScoreRecord { id, ..ScoreRecord::of(&score, &passage, &engine.checkpoint)? };
             match args.format {
                 Format::Json => print(&serde_json::to_string(&Row { record, columns })?)?,
@@ -131,35 +131,35 @@ fn line(record: &ScoreRecord) -> String {
 }
 
 /// All texts that the flags name: arguments, --jsonl, --trace.
-fn asked(args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<Vec<Asked>> {
-    let mut asked = Vec::new();
+fn tasks(args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<Vec<ScoreTask>> {
+    let mut tasks = Vec::new();
     let (prompt, system) = (args.prompt.as_deref().unwrap_or_default(), args.system.as_deref());
     ensure!(args.prompt.as_deref() != Some(""), "--prompt is empty: leave it out for texts without one");
     ensure!(system.is_none() || args.prompt.is_some() || args.jsonl.is_some(), "--system goes before a --prompt");
     for text in &args.texts {
         let passage = engine.checkpoint.passage(prompt, system, args.raw, &text_or_stdin(text)?)?;
         let likelihood = request.likelihood(&passage)?;
-        asked.push(Asked { id: None, columns: Map::new(), passage, likelihood });
+        tasks.push(ScoreTask { id: None, columns: Map::new(), passage, likelihood });
     }
     for (path, recorded) in [(&args.jsonl, false), (&args.trace, true)] {
         let Some(path) = path else { continue };
         let text = read(path)?;
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let one = if recorded { recorded_run(line) } else { row(line, args, request, engine) };
-            asked.push(one.with_context(|| format!("{} line {}", path.display(), number + 1))?);
+            tasks.push(one.with_context(|| format!("{} line {}", path.display(), number + 1))?);
         }
     }
-    ensure!(!asked.is_empty(), "there is nothing to score: give texts, --jsonl or --trace");
-    Ok(asked)
+    ensure!(!tasks.is_empty(), "there is nothing to score: give texts, --jsonl or --trace");
+    Ok(tasks)
 }
 
-fn recorded_run(line: &str) -> Result<Asked> {
+fn recorded_run(line: &str) -> Result<ScoreTask> {
     let record: Record = serde_json::from_str(line).map_err(|error| anyhow!("it is no recorded run: {error}"))?;
     let (passage, likelihood) = record.passage()?;
-    Ok(Asked { id: record.id, columns: Map::new(), passage, likelihood })
+    Ok(ScoreTask { id: record.id, columns: Map::new(), passage, likelihood })
 }
 
-fn row(line: &str, args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<Asked> {
+fn row(line: &str, args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<ScoreTask> {
     let mut columns: Map<String, Value> =
         serde_json::from_str(line).map_err(|error| anyhow!("it is no JSON object: {error}"))?;
     if let Some(column) = columns.keys().find(|column| ScoreRecord::FIELDS.contains(&column.as_str())) {
@@ -205,7 +205,7 @@ fn row(line: &str, args: &Score, request: &ScoreRequest, engine: &Engine) -> Res
         }
     };
     let likelihood = request.likelihood(&passage)?;
-    Ok(Asked { id, columns, passage, likelihood })
+    Ok(ScoreTask { id, columns, passage, likelihood })
 }
 
 /// The start of a row's canvas: a prompt, or all of it.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::tools::{FIELDS, Offer, PastCall, Tool, ToolChoice};
-use super::{ApiError, fields, neutral, words};
+use super::{ApiError, fields, message, neutral};
 use crate::service::Service;
 
 /// The time that a body may take to arrive.
@@ -55,7 +55,7 @@ impl FromRequest<Arc<Service>> for Payload {
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let why = words::plain(&error.into_inner().to_string());
+        let why = message::plain(&error.into_inner().to_string());
         match (path.as_str(), why.strip_prefix("it is ")) {
             (".", _) => ApiError::bad(why),
             (_, None) if why.starts_with("there is no field") => ApiError::bad(why).at(path),
@@ -295,9 +295,9 @@ enum TextType {
 }
 
 /// A request of either shape.
-pub(crate) struct Ask {
+pub(crate) struct TextRequest {
     pub(crate) model: Option<String>,
-    pub(crate) given: Given,
+    pub(crate) given: PromptInput,
     pub(crate) goal: Goal,
     pub(crate) request: Request,
     /// The bound on the text's tokens.
@@ -317,13 +317,13 @@ pub(crate) struct Ask {
 }
 
 /// The prompt of a request.
-pub(crate) enum Given {
+pub(crate) enum PromptInput {
     Prompt(Prompt),
     Chat(Vec<(&'static str, String)>),
     Nothing,
 }
 
-impl Given {
+impl PromptInput {
     /// The number of prompts.
     pub(crate) fn count(&self) -> usize {
         match self {
@@ -345,7 +345,7 @@ pub(crate) enum Goal {
     Canvas(Vec<Token>),
 }
 
-impl Ask {
+impl TextRequest {
     /// Reads the body of `/v1/completions`.
     pub(crate) fn completion(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         neutral::take(&mut body)?;
@@ -370,9 +370,9 @@ impl Ask {
                        diffusion model has no such likelihood, so tasks that score given answers cannot run here";
             return Err(ApiError::bad(why).at("logprobs"));
         }
-        let given = body.prompt.map_or(Given::Nothing, Given::Prompt);
+        let given = body.prompt.map_or(PromptInput::Nothing, PromptInput::Prompt);
         let goal = match (body.suffix, body.text) {
-            (None, None) if matches!(given, Given::Nothing) => {
+            (None, None) if matches!(given, PromptInput::Nothing) => {
                 return Err(ApiError::bad("there is no prompt: give one, or a text with gaps").at("prompt"));
             }
             (None, None) => Goal::Answer,
@@ -431,7 +431,7 @@ impl Ask {
         }
         Self {
             model: body.model,
-            given: Given::Chat(messages),
+            given: PromptInput::Chat(messages),
             goal: body.text.map_or(Goal::Answer, Goal::Gaps),
             request,
             max_tokens: most_tokens(&lengths)?,
@@ -470,11 +470,11 @@ impl Ask {
             return Err(ApiError::bad("tools are called by answers, not in texts with gaps").at("tools"));
         }
         if self.logprobs && self.request.get("draft").is_some() {
-            let why = "logprobs are told of tokens that are decided, not of a draft: leave out one of them";
+            let why = "logprobs are not available for a draft: leave out one of the two";
             return Err(ApiError::bad(why).at("logprobs"));
         }
         if self.logprobs && matches!(self.goal, Goal::Gaps(_)) {
-            return Err(ApiError::bad("logprobs are told of answers, not of texts with gaps").at("logprobs"));
+            return Err(ApiError::bad("logprobs are available for answers, not for texts with gaps").at("logprobs"));
         }
         Ok(self)
     }
@@ -485,7 +485,7 @@ impl Message {
     pub(crate) fn pair(self) -> (&'static str, String) {
         let role = match self.role {
             Role::System | Role::Developer => "system",
-            // Not all templates know of tools: what they return is told as by the user.
+            // Not all templates know of tools: their results are given as messages of the user.
             Role::User | Role::Tool => "user",
             Role::Assistant => "assistant",
         };

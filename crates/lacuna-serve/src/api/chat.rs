@@ -9,11 +9,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Ask, Payload};
-use super::exchange::{Head, Piece, Usage, take_on};
+use super::body::{Payload, TextRequest};
+use super::exchange::{Head, Piece, Usage, accept};
 use super::tools::ToolCall;
 use crate::service::Service;
-use crate::transcript::{Alternative, Finish, News, Scored};
+use crate::transcript::{Alternative, Finish, Scored, TextDelta};
 use crate::watch::Watch;
 
 /// An answer.
@@ -139,28 +139,28 @@ impl ChatLogprobs {
     )))
 )]
 pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Payload) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::chat(body)?, Watch::default(), "chatcmpl").await?;
-    let offers = ask.offer.is_some();
-    if ask.stream {
-        let mut held: Vec<News> = Vec::new();
+    let (query, exchange, _) = accept(service, TextRequest::chat(body)?, Watch::default(), "chatcmpl").await?;
+    let offers = query.offer.is_some();
+    if query.stream {
+        let mut held: Vec<TextDelta> = Vec::new();
         return Ok(exchange.stream(move |head, piece, usage| match piece {
             Some(piece) if offers => Some(chunk(head, Some(hold(&mut held, piece)?), true, usage)),
             piece => Some(chunk(head, piece, false, usage)),
         }));
     }
-    let (Head { id, created, model }, texts, usage) = exchange.finish(&ask).await?;
-    let choice = |(index, news): (usize, News)| {
-        let call = ToolCall::parse(&news.text, &format!("{id}-{index}"), None).filter(|_| offers);
+    let (Head { id, created, model }, texts, usage) = exchange.finish(&query).await?;
+    let choice = |(index, delta): (usize, TextDelta)| {
+        let call = ToolCall::parse(&delta.text, &format!("{id}-{index}"), None).filter(|_| offers);
         ChatChoice {
             index,
-            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { news.finish },
+            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { delta.finish },
             message: Answer {
                 role: "assistant",
-                content: call.is_none().then_some(news.text),
+                content: call.is_none().then_some(delta.text),
                 tool_calls: call.map(|call| [call]),
                 refusal: None,
             },
-            logprobs: ChatLogprobs::of(news.tokens),
+            logprobs: ChatLogprobs::of(delta.tokens),
         }
     };
     let choices = texts.into_iter().enumerate().map(choice).collect();
@@ -168,35 +168,35 @@ pub(crate) async fn chat(State(service): State<Arc<Service>>, Payload(body): Pay
 }
 
 /// Holds the pieces of a call back until it is whole.
-fn hold(held: &mut Vec<News>, mut piece: Piece) -> Option<Piece> {
+fn hold(held: &mut Vec<TextDelta>, mut piece: Piece) -> Option<Piece> {
     if held.len() <= piece.index {
-        held.resize_with(piece.index + 1, News::default);
+        held.resize_with(piece.index + 1, TextDelta::default);
     }
     let before = &mut held[piece.index];
-    before.text.push_str(&piece.news.text);
+    before.text.push_str(&piece.delta.text);
     if !before.text.starts_with('{') {
         return Some(piece);
     }
-    before.tokens.append(&mut piece.news.tokens);
-    piece.news.finish?;
-    let News { text, tokens, .. } = std::mem::take(before);
-    Some(Piece { first: true, news: News { text, tokens, finish: piece.news.finish }, ..piece })
+    before.tokens.append(&mut piece.delta.tokens);
+    piece.delta.finish?;
+    let TextDelta { text, tokens, .. } = std::mem::take(before);
+    Some(Piece { first: true, delta: TextDelta { text, tokens, finish: piece.delta.finish }, ..piece })
 }
 
 /// A part of a streamed answer, which may be a call if functions are offered.
 fn chunk(head: &Head, piece: Option<Piece>, offers: bool, usage: Option<Option<Usage>>) -> ChatChunk {
     let Head { id, created, model } = head.clone();
-    let delta = |Piece { index, first, news }: Piece| {
-        let call = ToolCall::parse(&news.text, &format!("{id}-{index}"), Some(0)).filter(|_| offers);
+    let delta = |Piece { index, first, delta }: Piece| {
+        let call = ToolCall::parse(&delta.text, &format!("{id}-{index}"), Some(0)).filter(|_| offers);
         ChatDelta {
             index,
-            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { news.finish },
+            finish_reason: if call.is_some() { Some(Finish::ToolCalls) } else { delta.finish },
             delta: Delta {
                 role: first.then_some("assistant"),
-                content: call.is_none().then_some(news.text),
+                content: call.is_none().then_some(delta.text),
                 tool_calls: call.map(|call| [call]),
             },
-            logprobs: ChatLogprobs::of(news.tokens),
+            logprobs: ChatLogprobs::of(delta.tokens),
         }
     };
     let choices = piece.map(delta).into_iter().collect();

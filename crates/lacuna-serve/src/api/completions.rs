@@ -10,10 +10,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Ask, Payload};
-use super::exchange::{Head, Piece, Usage, take_on};
+use super::body::{Payload, TextRequest};
+use super::exchange::{Head, Piece, Usage, accept};
 use crate::service::Service;
-use crate::transcript::{Finish, News, Scored};
+use crate::transcript::{Finish, Scored, TextDelta};
 use crate::watch::Watch;
 
 /// A text, or a part of one.
@@ -75,9 +75,9 @@ impl CompletionLogprobs {
 }
 
 impl CompletionChoice {
-    fn new(index: usize, news: News) -> Self {
-        let logprobs = CompletionLogprobs::of(&news.tokens);
-        Self { index, text: news.text, logprobs, finish_reason: news.finish }
+    fn new(index: usize, delta: TextDelta) -> Self {
+        let logprobs = CompletionLogprobs::of(&delta.tokens);
+        Self { index, text: delta.text, logprobs, finish_reason: delta.finish }
     }
 }
 
@@ -93,17 +93,17 @@ pub(crate) async fn completions(
     State(service): State<Arc<Service>>,
     Payload(body): Payload,
 ) -> Result<Response, ApiError> {
-    let (ask, exchange, _) = take_on(service, Ask::completion(body)?, Watch::default(), "cmpl").await?;
-    if ask.stream {
+    let (query, exchange, _) = accept(service, TextRequest::completion(body)?, Watch::default(), "cmpl").await?;
+    if query.stream {
         return Ok(exchange.stream(chunk));
     }
-    let (head, texts, usage) = exchange.finish(&ask).await?;
-    let choices = texts.into_iter().enumerate().map(|(index, news)| CompletionChoice::new(index, news)).collect();
+    let (head, texts, usage) = exchange.finish(&query).await?;
+    let choices = texts.into_iter().enumerate().map(|(index, delta)| CompletionChoice::new(index, delta)).collect();
     Ok(Json(completion(&head, choices, Some(Some(usage)))).into_response())
 }
 
 fn chunk(head: &Head, piece: Option<Piece>, usage: Option<Option<Usage>>) -> Option<Completion> {
-    let choices = piece.into_iter().map(|piece| CompletionChoice::new(piece.index, piece.news)).collect();
+    let choices = piece.into_iter().map(|piece| CompletionChoice::new(piece.index, piece.delta)).collect();
     Some(completion(head, choices, usage))
 }
 

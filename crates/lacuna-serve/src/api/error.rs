@@ -121,7 +121,7 @@ impl ApiError {
         Self { retry_after: Some(1), ..error }
     }
 
-    pub(crate) fn unsound() -> Self {
+    pub(crate) fn unhealthy() -> Self {
         let message = "the model fails at every step: see the server's log";
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", Some("model_failing"), message);
         Self { retry_after: Some(1), ..error }

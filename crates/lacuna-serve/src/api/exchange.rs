@@ -14,11 +14,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::Ask;
+use super::body::TextRequest;
 use super::prepare::{Prepared, check_size, prepare};
 use crate::scheduler::{Progress, Ticket, Update};
 use crate::service::{Service, Work, now};
-use crate::transcript::{News, Transcript};
+use crate::transcript::{TextDelta, Transcript};
 use crate::watch::Watch;
 
 /// Silent connections are closed by what lies between; a comment now and then keeps them.
@@ -57,7 +57,7 @@ pub(crate) struct Piece {
     pub(crate) index: usize,
     /// True for the first piece of this text that the client sees.
     pub(crate) first: bool,
-    pub(crate) news: News,
+    pub(crate) delta: TextDelta,
 }
 
 /// Tokens read and written, and the computation they took.
@@ -139,18 +139,18 @@ impl Exchange {
 
     fn follow(&mut self, index: usize, progress: &Progress) -> Result<Piece, ApiError> {
         let text = self.service.checkpoint.text()?;
-        let mut news = self.transcripts[index].follow(progress, text)?;
-        let told = !news.text.is_empty() || news.finish.is_some();
+        let mut delta = self.transcripts[index].follow(progress, text)?;
+        let told = !delta.text.is_empty() || delta.finish.is_some();
         let first = told && std::mem::replace(&mut self.silent[index], false);
         if first {
             self.service.metrics.first_token_seconds.add(self.work.begun.elapsed().as_secs_f64());
-            news.text.insert_str(0, self.echoes[index].as_deref().unwrap_or_default());
+            delta.text.insert_str(0, self.echoes[index].as_deref().unwrap_or_default());
         }
         self.decided += progress.delta.committed.len();
         let computed = &mut self.usage.lacuna;
         computed.steps += 1;
         computed.seconds = computed.seconds.max(progress.seconds);
-        if let Some(finish) = news.finish {
+        if let Some(finish) = delta.finish {
             self.open -= 1;
             self.ticket.cancel(index);
             computed.nfe += progress.nfe;
@@ -164,7 +164,7 @@ impl Exchange {
             self.usage.total_tokens = self.usage.prompt_tokens + self.usage.completion_tokens;
             self.close();
         }
-        Ok(Piece { index, first, news })
+        Ok(Piece { index, first, delta })
     }
 
     /// Counts and logs what is done.
@@ -196,26 +196,26 @@ impl Exchange {
     }
 
     /// All texts that were asked for, whole.
-    pub(crate) async fn finish(mut self, ask: &Ask) -> Result<(Head, Vec<News>, Usage), ApiError> {
-        let mut texts: Vec<News> = self.transcripts.iter().map(|_| News::default()).collect();
+    pub(crate) async fn finish(mut self, query: &TextRequest) -> Result<(Head, Vec<TextDelta>, Usage), ApiError> {
+        let mut texts: Vec<TextDelta> = self.transcripts.iter().map(|_| TextDelta::default()).collect();
         while let Some(step) = self.step().await {
-            let (_, Piece { index, news, .. }) = step?;
+            let (_, Piece { index, delta, .. }) = step?;
             let whole = &mut texts[index];
-            whole.text.push_str(&news.text);
-            whole.tokens.extend(news.tokens);
-            whole.finish = news.finish;
+            whole.text.push_str(&delta.text);
+            whole.tokens.extend(delta.tokens);
+            whole.finish = delta.finish;
         }
-        if ask.best_of > ask.n {
-            let mut ranked: Vec<(f64, News)> =
+        if query.best_of > query.n {
+            let mut ranked: Vec<(f64, TextDelta)> =
                 self.transcripts.iter().map(Transcript::mean_logprob).zip(texts).collect();
-            for samples in ranked.chunks_mut(ask.best_of) {
+            for samples in ranked.chunks_mut(query.best_of) {
                 samples.sort_by(|(a, _), (b, _)| b.total_cmp(a));
             }
-            let chosen = ranked.into_iter().enumerate().filter(|(place, _)| place % ask.best_of < ask.n);
-            texts = chosen.map(|(_, (_, news))| news).collect();
+            let chosen = ranked.into_iter().enumerate().filter(|(place, _)| place % query.best_of < query.n);
+            texts = chosen.map(|(_, (_, delta))| delta).collect();
         }
-        if !ask.logprobs {
-            texts.iter_mut().for_each(|news| news.tokens.clear());
+        if !query.logprobs {
+            texts.iter_mut().for_each(|delta| delta.tokens.clear());
         }
         Ok((self.head.clone(), texts, self.usage()))
     }
@@ -228,7 +228,7 @@ impl Exchange {
     ) -> Response {
         let include_usage = self.include_usage;
         let events = self.events(move |exchange, step, events| match step {
-            Some(Ok((_, piece))) if piece.news.text.is_empty() && piece.news.finish.is_none() => {}
+            Some(Ok((_, piece))) if piece.delta.text.is_empty() && piece.delta.finish.is_none() => {}
             Some(Ok((_, piece))) => {
                 events.extend(
                     chunk(&exchange.head, Some(piece), include_usage.then_some(None)).map(|chunk| data(&chunk)),
@@ -292,21 +292,21 @@ pub(crate) fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Se
 }
 
 /// Takes a request on: prepares its runs away from the threads that serve connections, and queues them.
-pub(crate) async fn take_on(
+pub(crate) async fn accept(
     service: Arc<Service>,
-    ask: Ask,
+    query: TextRequest,
     watch: Watch,
     kind: &str,
-) -> Result<(Ask, Exchange, Plan), ApiError> {
-    let work = service.take_on()?;
-    let bytes = check_size(&service, &ask.given, Some(&ask.goal))?;
+) -> Result<(TextRequest, Exchange, Plan), ApiError> {
+    let work = service.admit()?;
+    let bytes = check_size(&service, &query.given, Some(&query.goal))?;
     let shared = service.clone();
     let prepared = service.prepare(work.begun, bytes, move || {
-        let prepared = prepare(&shared, &ask, watch)?;
-        Ok((ask, prepared))
+        let prepared = prepare(&shared, &query, watch)?;
+        Ok((query, prepared))
     });
-    let (ask, prepared) = prepared.await?;
+    let (query, prepared) = prepared.await?;
     let plan = prepared.plan.clone();
-    let exchange = Exchange::begin(service, work, prepared, kind, ask.include_usage)?;
-    Ok((ask, exchange, plan))
+    let exchange = Exchange::begin(service, work, prepared, kind, query.include_usage)?;
+    Ok((query, exchange, plan))
 }

@@ -7,6 +7,7 @@ mod error;
 mod exchange;
 mod fields;
 mod host;
+mod message;
 mod models;
 mod neutral;
 mod openapi;
@@ -19,7 +20,6 @@ mod steps;
 mod strategies;
 mod tokenize;
 mod tools;
-mod words;
 
 pub(crate) use error::ApiError;
 

@@ -22,18 +22,18 @@ pub(crate) struct Health {
 /// Tell whether the server works; if not, restart it
 #[utoipa::path(get, path = "/health", tag = "operations", responses((status = 200, description = "It works", body = Health)))]
 pub(crate) async fn health(State(service): State<Arc<Service>>) -> Result<Json<Health>, ApiError> {
-    match service.scheduler.is_sound() {
+    match service.scheduler.is_healthy() {
         true => Ok(Json(Health { status: "ok" })),
-        false => Err(ApiError::unsound()),
+        false => Err(ApiError::unhealthy()),
     }
 }
 
 /// Tell whether the server takes new work; if not, send it elsewhere
 #[utoipa::path(get, path = "/ready", tag = "operations", responses((status = 200, description = "It takes work", body = Health)))]
 pub(crate) async fn ready(State(service): State<Arc<Service>>) -> Result<Json<Health>, ApiError> {
-    match (service.is_draining(), service.scheduler.is_sound()) {
+    match (service.is_draining(), service.scheduler.is_healthy()) {
         (true, _) => Err(ApiError::shutting_down()),
-        (false, false) => Err(ApiError::unsound()),
+        (false, false) => Err(ApiError::unhealthy()),
         (false, true) => Ok(Json(Health { status: "ready" })),
     }
 }

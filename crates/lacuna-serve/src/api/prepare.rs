@@ -6,7 +6,7 @@ use lacuna::{DEFAULT_MAX_GAP, Error, Run, Token};
 use lacuna_models::{Kind, Plan, PlanContext, Request, Specials, Template, ends_open, uses_attention};
 
 use super::ApiError;
-use super::body::{Ask, Given, Goal, Prompt};
+use super::body::{Goal, Prompt, PromptInput, TextRequest};
 use crate::scheduler::{Start, Task};
 use crate::service::Service;
 use crate::transcript::{Finish, Transcript};
@@ -34,30 +34,30 @@ pub(super) fn check_model(service: &Service, asked: Option<&str>) -> Result<(), 
 }
 
 /// Makes runs of what was asked.
-pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prepared, ApiError> {
-    check_model(service, ask.model.as_deref())?;
+pub(crate) fn prepare(service: &Service, query: &TextRequest, watch: Watch) -> Result<Prepared, ApiError> {
+    check_model(service, query.model.as_deref())?;
     let limits = &service.config.limits;
-    let wanted = ask.given.count().saturating_mul(ask.best_of);
+    let wanted = query.given.count().saturating_mul(query.best_of);
     let most = limits.runs.min(limits.capacity(1));
     if wanted > most {
         let why = format!("{wanted} texts are asked for, but a request may ask for {most} at most");
-        return Err(ApiError::bad(why).at(if ask.best_of > ask.n { "best_of" } else { "n" }));
+        return Err(ApiError::bad(why).at(if query.best_of > query.n { "best_of" } else { "n" }));
     }
-    let plan = plan(service, ask, watch)?;
-    if ask.best_of > ask.n {
+    let plan = plan(service, query, watch)?;
+    if query.best_of > query.n {
         plan.check_best_of().map_err(|error| ApiError::from(error).at("best_of"))?;
     }
-    let kind = kind_of(&ask.goal);
+    let kind = kind_of(&query.goal);
     let mut prepared =
         Prepared { plan, runs: Vec::new(), transcripts: Vec::new(), echoes: Vec::new(), prompt_tokens: 0 };
-    for prompt in prompts(service, &ask.given)? {
-        let (start, region) = start(service, &prompt, &ask.goal, &prepared.plan)?;
-        let echo = if ask.echo { Some(service.text()?.decode(&prompt, Specials::Skip)?) } else { None };
-        for choice in 0..ask.best_of {
+    for prompt in prompts(service, &query.given)? {
+        let (start, region) = start(service, &prompt, &query.goal, &prepared.plan)?;
+        let echo = if query.echo { Some(service.text()?.decode(&prompt, Specials::Skip)?) } else { None };
+        for choice in 0..query.best_of {
             let mut plan = prepared.plan.clone();
             plan.options.seed = plan.options.seed.wrapping_add(choice as u64);
             let most = plan.max_tokens.unwrap_or(0);
-            let allow_eos = ask.allow_eos || matches!(ask.goal, Goal::Canvas(_));
+            let allow_eos = query.allow_eos || matches!(query.goal, Goal::Canvas(_));
             let task = Task { plan, start: start.clone(), watch, allow_eos };
             let run = task.run(&service.description)?;
             let written = run.canvas().gaps().count().max(most) + found_at_most(&start, &task.plan);
@@ -65,7 +65,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
                 let why = format!("{written} tokens are to be written, but {} is the most", limits.gen_length);
                 return Err(ApiError::bad(why).at("gen_length"));
             }
-            let (ends, open_end) = match ask.goal {
+            let (ends, open_end) = match query.goal {
                 // A text that meets its constraint is complete.
                 Goal::Answer if prepared.plan.is_constrained() => (service.ends.clone(), Finish::Stop),
                 Goal::Middle(_) => (service.ends.clone(), Finish::Stop),
@@ -81,9 +81,10 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
                 }
                 Start::Gaps(_) => (region.clone(), usize::MAX),
             };
-            let transcript = Transcript::new(run.canvas().clone(), region, longest, ends, ask.stops.clone(), open_end);
+            let transcript =
+                Transcript::new(run.canvas().clone(), region, longest, ends, query.stops.clone(), open_end);
             prepared.prompt_tokens += if choice == 0 { transcript.prompt_tokens() } else { 0 };
-            prepared.transcripts.push(if ask.logprobs || ask.best_of > ask.n {
+            prepared.transcripts.push(if query.logprobs || query.best_of > query.n {
                 transcript.scored()
             } else {
                 transcript
@@ -97,7 +98,7 @@ pub(crate) fn prepare(service: &Service, ask: &Ask, watch: Watch) -> Result<Prep
 
 /// Refuses what is longer than the model's context can hold, by its bytes, before it is tokenized. Returns how many bytes
 /// there are in all.
-pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) -> Result<usize, ApiError> {
+pub(crate) fn check_size(service: &Service, given: &PromptInput, goal: Option<&Goal>) -> Result<usize, ApiError> {
     let context = service.description.context;
     let text = |name: &'static str, bytes: usize| match bytes > service.prompt_bytes {
         true => Err(ApiError::too_long(&format!("the {name}"), bytes, "bytes", context).at(name)),
@@ -108,17 +109,17 @@ pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) 
         false => Ok(tokens.len()),
     };
     let given = match given {
-        Given::Nothing => 0,
-        Given::Chat(messages) if messages.len() > context => {
+        PromptInput::Nothing => 0,
+        PromptInput::Chat(messages) if messages.len() > context => {
             return Err(ApiError::too_long("the chat", messages.len(), "messages", context).at("messages"));
         }
-        Given::Chat(messages) => text("messages", messages.iter().map(|(_, content)| content.len()).sum())?,
-        Given::Prompt(Prompt::Text(prompt)) => text("prompt", prompt.len())?,
-        Given::Prompt(Prompt::Texts(prompts)) => {
+        PromptInput::Chat(messages) => text("messages", messages.iter().map(|(_, content)| content.len()).sum())?,
+        PromptInput::Prompt(Prompt::Text(prompt)) => text("prompt", prompt.len())?,
+        PromptInput::Prompt(Prompt::Texts(prompts)) => {
             prompts.iter().map(|prompt| text("prompt", prompt.len())).sum::<Result<usize, _>>()?
         }
-        Given::Prompt(Prompt::Tokens(tokens)) => list(tokens)?,
-        Given::Prompt(Prompt::Lists(lists)) => lists.iter().map(list).sum::<Result<usize, _>>()?,
+        PromptInput::Prompt(Prompt::Tokens(tokens)) => list(tokens)?,
+        PromptInput::Prompt(Prompt::Lists(lists)) => lists.iter().map(list).sum::<Result<usize, _>>()?,
     };
     let goal = match goal {
         Some(Goal::Middle(suffix)) => text("suffix", suffix.len())?,
@@ -130,39 +131,39 @@ pub(crate) fn check_size(service: &Service, given: &Given, goal: Option<&Goal>) 
 }
 
 /// Every prompt as tokens.
-pub(crate) fn prompts(service: &Service, given: &Given) -> Result<Vec<Vec<Token>>, ApiError> {
+pub(crate) fn prompts(service: &Service, given: &PromptInput) -> Result<Vec<Vec<Token>>, ApiError> {
     let text = service.text()?;
     Ok(match given {
-        Given::Nothing => vec![Vec::new()],
-        Given::Chat(messages) => {
+        PromptInput::Nothing => vec![Vec::new()],
+        PromptInput::Chat(messages) => {
             let pairs: Vec<(&str, &str)> = messages.iter().map(|(role, content)| (*role, content.as_str())).collect();
             vec![text.chat(&pairs).map_err(|error| ApiError::from(error).at("messages"))?]
         }
-        Given::Prompt(Prompt::Text(prompt)) => vec![text.encode(prompt)?],
-        Given::Prompt(Prompt::Texts(prompts)) => {
+        PromptInput::Prompt(Prompt::Text(prompt)) => vec![text.encode(prompt)?],
+        PromptInput::Prompt(Prompt::Texts(prompts)) => {
             prompts.iter().map(|prompt| text.encode(prompt)).collect::<Result<_, _>>()?
         }
-        Given::Prompt(Prompt::Tokens(tokens)) => vec![tokens.clone()],
-        Given::Prompt(Prompt::Lists(lists)) => lists.clone(),
+        PromptInput::Prompt(Prompt::Tokens(tokens)) => vec![tokens.clone()],
+        PromptInput::Prompt(Prompt::Lists(lists)) => lists.clone(),
     })
 }
 
 /// The request with the bound on its text. A gap has an exact length, so that there the bound is its length.
-fn with_length(service: &Service, ask: &Ask) -> Result<Request, ApiError> {
-    let Some(most) = ask.max_tokens else { return Ok(ask.request.clone()) };
+fn with_length(service: &Service, query: &TextRequest) -> Result<Request, ApiError> {
+    let Some(most) = query.max_tokens else { return Ok(query.request.clone()) };
     let context = service.description.context;
     if most > context {
         return Err(ApiError::from(Error::TooLong { length: most, context }).at("max_tokens"));
     }
-    let exact = matches!(ask.goal, Goal::Middle(_)) && ask.request.get("gen_length").is_none();
-    Ok(ask.request.clone().with(if exact { "gen_length" } else { "max_tokens" }, most)?)
+    let exact = matches!(query.goal, Goal::Middle(_)) && query.request.get("gen_length").is_none();
+    Ok(query.request.clone().with(if exact { "gen_length" } else { "max_tokens" }, most)?)
 }
 
 /// The request's plan for this model.
-fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
+fn plan(service: &Service, query: &TextRequest, watch: Watch) -> Result<Plan, ApiError> {
     let context = PlanContext::of(&service.checkpoint);
-    let mut asked = with_length(service, ask)?;
-    if let Goal::Gaps(text) = &ask.goal {
+    let mut asked = with_length(service, query)?;
+    if let Goal::Gaps(text) = &query.goal {
         asked = asked.for_text(text, &service.checkpoint)?;
     }
     let strategy = asked.strategy_for(&context);
@@ -170,14 +171,14 @@ fn plan(service: &Service, ask: &Ask, watch: Watch) -> Result<Plan, ApiError> {
     let watched = watch.attention && !uses_attention(strategy);
     let request = Request(asked.filter(|name| !(watched && matches!(name, "layer" | "heads"))));
     let mut plan = request.plan(&service.checkpoint)?;
-    if let Some(offer) = &ask.offer {
+    if let Some(offer) = &query.offer {
         plan = plan.constrain("tools", &offer.constraint(), &service.checkpoint)?;
     }
-    if plan.is_constrained() && matches!(ask.goal, Goal::Canvas(_)) {
+    if plan.is_constrained() && matches!(query.goal, Goal::Canvas(_)) {
         let why = "a constraint is about a whole answer: it cannot be kept by one that is decided in part";
         return Err(ApiError::bad(why).at("canvas"));
     }
-    if ask.max_tokens.is_none() {
+    if query.max_tokens.is_none() {
         plan.max_tokens = plan.max_tokens.map(|most| most.min(service.config.limits.gen_length.max(plan.gen_length)));
     }
     // Each source costs time, and nothing is gained by naming one twice.

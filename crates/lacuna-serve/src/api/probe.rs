@@ -55,7 +55,7 @@ pub(crate) struct ProbeAnswer {
     entropy: f64,
     /// The most probable tokens, the first of them first.
     candidates: Vec<Candidate>,
-    /// The positions that the slot attends to and the weights, the largest first; null if it was not asked for or the
+    /// The positions that the slot attends to and the weights, the largest first; null if it was not task for or the
     /// device does not give single weights.
     #[schema(required)]
     attention: Option<Vec<(usize, f32)>>,
@@ -83,22 +83,22 @@ pub(crate) async fn probe(
     State(service): State<Arc<Service>>,
     Payload(body): Payload,
 ) -> Result<Json<ProbeAnswer>, ApiError> {
-    let work = service.take_on()?;
+    let work = service.admit()?;
     let probe: ProbeBody = typed(Value::Object(body))?;
     let text = service.text()?;
-    let asked = Asked::new(&service, &probe)?;
+    let task = ProbeTask::new(&service, &probe)?;
     let given = probe.text.as_deref().map_or(Ok(Vec::new()), |given| text.encode(given))?;
     let (sender, answer) = oneshot::channel();
     service.scheduler.ask(Box::new(move |model| {
         if !sender.is_closed() {
-            // Whoever asked may have gone meanwhile.
-            let _ = sender.send(asked.answer(model));
+            // Whoever task may have gone meanwhile.
+            let _ = sender.send(task.answer(model));
         }
     }))?;
     let limit = service.config.limits.timeout;
     let answer = tokio::time::timeout_at((work.begun + limit).into(), answer).await;
     let answer = answer.map_err(|_| ApiError::timed_out(limit.as_secs()))?;
-    let Seen { entropy, candidates, attention } =
+    let ProbeResult { entropy, candidates, attention } =
         answer.map_err(|_| ApiError::internal("the slot could not be looked at: see the server's log"))??;
     let candidate = |(token, probability): (Token, f64)| {
         Ok(Candidate { token, text: spell(&[token], text)?, probability: Some(rounded(probability)) })
@@ -118,7 +118,7 @@ pub(crate) async fn probe(
 }
 
 /// A question to the model, checked.
-struct Asked {
+struct ProbeTask {
     tokens: Vec<Token>,
     position: usize,
     candidates: usize,
@@ -128,13 +128,13 @@ struct Asked {
 }
 
 /// The model's answer.
-struct Seen {
+struct ProbeResult {
     entropy: f64,
     candidates: Vec<(Token, f64)>,
     attention: Option<Vec<(usize, f32)>>,
 }
 
-impl Asked {
+impl ProbeTask {
     fn new(service: &Service, probe: &ProbeBody) -> Result<Self, ApiError> {
         let model = &service.description;
         if probe.tokens.len() > model.context {
@@ -153,7 +153,7 @@ impl Asked {
         }
         let candidates = probe.candidates.unwrap_or(DEFAULT_CANDIDATES);
         if candidates > MAX_CANDIDATES {
-            return Err(ApiError::bad(format!("at most {MAX_CANDIDATES} candidates are told")).at("candidates"));
+            return Err(ApiError::bad(format!("at most {MAX_CANDIDATES} candidates are returned")).at("candidates"));
         }
         let mut params = Params::new();
         if let Some(layer) = &probe.layer {
@@ -177,7 +177,7 @@ impl Asked {
     }
 
     /// One forward pass.
-    fn answer(self, model: &mut dyn Model) -> lacuna::Result<Seen> {
+    fn answer(self, model: &mut dyn Model) -> lacuna::Result<ProbeResult> {
         let Self { tokens, position, allowed, sources, .. } = self;
         let sampling = Sampling::default();
         model.observe(&[View { tokens: &tokens, ..View::default() }])?;
@@ -186,7 +186,7 @@ impl Asked {
         let candidates = most_probable(&[row], self.candidates, model)?.0.remove(0);
         let candidates = candidates.into_iter().map(|(token, logprob)| (token, logprob.exp())).collect();
         let attention = if sources.is_empty() { None } else { model.attention(&tokens, position, &sources)? };
-        Ok(Seen { entropy, candidates, attention: attention.map(largest) })
+        Ok(ProbeResult { entropy, candidates, attention: attention.map(largest) })
     }
 }
 

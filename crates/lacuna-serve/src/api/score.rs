@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Given, Goal, Message, Payload, Prompt, typed};
+use super::body::{Goal, Message, Payload, Prompt, PromptInput, typed};
 use super::prepare::{check_model, check_size, prompts};
 use crate::service::{Service, Work};
 
@@ -81,7 +81,7 @@ pub(crate) async fn score(
     State(service): State<Arc<Service>>,
     Payload(body): Payload,
 ) -> Result<Json<Scores>, ApiError> {
-    let work = service.take_on()?;
+    let work = service.admit()?;
     let ScoreBody { model, text, prompt, messages, order, steps, samples, seed, guidance } =
         typed(Value::Object(body))?;
     let request = ScoreRequest { order, steps, samples, seed, guidance };
@@ -97,12 +97,12 @@ pub(crate) async fn score(
     }
     let given = match (prompt, messages) {
         (Some(_), Some(_)) => return Err(ApiError::bad("give either a prompt or messages").at("prompt")),
-        (Some(prompt), None) => Given::Prompt(Prompt::Text(prompt)),
+        (Some(prompt), None) => PromptInput::Prompt(Prompt::Text(prompt)),
         (None, Some(messages)) if messages.is_empty() => {
             return Err(ApiError::bad("a chat has at least one message").at("messages"));
         }
-        (None, Some(messages)) => Given::Chat(messages.into_iter().map(Message::pair).collect()),
-        (None, None) => Given::Nothing,
+        (None, Some(messages)) => PromptInput::Chat(messages.into_iter().map(Message::pair).collect()),
+        (None, None) => PromptInput::Nothing,
     };
     let mut bytes = 0;
     for text in &texts {
@@ -128,10 +128,10 @@ pub(crate) async fn score(
 }
 
 /// The texts behind what is given.
-fn passages(service: &Service, given: &Given, texts: &[String]) -> Result<Vec<Passage>, ApiError> {
+fn passages(service: &Service, given: &PromptInput, texts: &[String]) -> Result<Vec<Passage>, ApiError> {
     let passage = |text: &String| match given {
-        Given::Prompt(Prompt::Text(prompt)) => Ok(service.checkpoint.passage(prompt, None, true, text)?),
-        Given::Nothing => Ok(service.checkpoint.passage("", None, true, text)?),
+        PromptInput::Prompt(Prompt::Text(prompt)) => Ok(service.checkpoint.passage(prompt, None, true, text)?),
+        PromptInput::Nothing => Ok(service.checkpoint.passage("", None, true, text)?),
         chat => {
             let prompt = prompts(service, chat)?.remove(0);
             let text = if text.is_empty() { Vec::new() } else { service.text()?.encode(text)? };

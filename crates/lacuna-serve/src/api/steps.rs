@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Ask, Goal, Payload, typed};
-use super::exchange::{Exchange, Usage, named, respond, take_on};
+use super::body::{Goal, Payload, TextRequest, typed};
+use super::exchange::{Exchange, Usage, accept, named, respond};
 use super::prepare::kind_of;
 use super::spell::{UNFINISHED, spell, spell_all};
 use crate::scheduler::Progress;
@@ -174,26 +174,27 @@ pub(crate) async fn steps(
     let watch =
         take::<WatchField>(&mut body, "watch")?.map_or(Watch { attention: true, ..Watch::default() }, Watch::from);
     let canvas = take::<Vec<Token>>(&mut body, "canvas")?;
-    let mut ask = if body.contains_key("messages") { Ask::chat(body)? } else { Ask::completion(body)? };
+    let mut query =
+        if body.contains_key("messages") { TextRequest::chat(body)? } else { TextRequest::completion(body)? };
     if let Some(canvas) = canvas {
-        if !matches!(ask.goal, Goal::Answer) {
+        if !matches!(query.goal, Goal::Answer) {
             return Err(ApiError::bad("canvas goes on from a prompt, not with a text or suffix").at("canvas"));
         }
-        ask.goal = Goal::Canvas(canvas);
+        query.goal = Goal::Canvas(canvas);
     }
-    if ask.echo || ask.logprobs {
+    if query.echo || query.logprobs {
         return Err(ApiError::bad("echo and logprobs are for completions: every step tells probabilities anyway"));
     }
-    if ask.n > 1 || ask.given.count() > 1 {
+    if query.n > 1 || query.given.count() > 1 {
         return Err(ApiError::bad("the steps of one text can be watched, not of several").at("n"));
     }
-    let (ask, exchange, plan) = take_on(service.clone(), ask, watch, "steps").await?;
-    let mut watcher = Follower::new(service, &exchange, plan, kind_of(&ask.goal));
+    let (query, exchange, plan) = accept(service.clone(), query, watch, "steps").await?;
+    let mut watcher = Follower::new(service, &exchange, plan, kind_of(&query.goal));
     let mut start = Some(watcher.start(&exchange)?);
     let events = exchange.events(move |exchange, step, events| {
         events.extend(start.take());
         let event = match step {
-            Some(Ok((progress, piece))) => watcher.step(progress, piece.news.finish),
+            Some(Ok((progress, piece))) => watcher.step(progress, piece.delta.finish),
             Some(Err(error)) => Err(error),
             None => watcher.done(exchange),
         };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiError;
-use super::body::{Given, Message, Payload, Prompt, typed};
+use super::body::{Message, Payload, Prompt, PromptInput, typed};
 use super::prepare::{check_model, check_size, prompts};
 use crate::service::Service;
 
@@ -71,8 +71,8 @@ pub(crate) async fn tokenize(
     let body: TokenizeBody = typed(Value::Object(body))?;
     check_model(&service, body.model.as_deref())?;
     let given = match (body.prompt, body.messages) {
-        (Some(prompt), None) => Given::Prompt(Prompt::Text(prompt)),
-        (None, Some(messages)) => Given::Chat(messages.into_iter().map(Message::pair).collect()),
+        (Some(prompt), None) => PromptInput::Prompt(Prompt::Text(prompt)),
+        (None, Some(messages)) => PromptInput::Chat(messages.into_iter().map(Message::pair).collect()),
         _ => return Err(ApiError::bad("give either a prompt or messages").at("prompt")),
     };
     let bytes = check_size(&service, &given, None)?;

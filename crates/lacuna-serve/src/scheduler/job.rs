@@ -42,7 +42,7 @@ impl Task {
     }
 }
 
-/// News of a run, for its client.
+/// TextDelta of a run, for its client.
 #[derive(Debug)]
 pub(crate) struct Update {
     /// Index of the run in its request.
@@ -101,7 +101,7 @@ pub(super) struct Job {
     /// Since when its client has not read.
     unread_since: Option<Instant>,
     /// Steps that were told already.
-    told: usize,
+    sent: usize,
     /// It steps alone until it has taken this many steps, because a step it shared has failed.
     alone_until: usize,
     /// Positions computed for it.
@@ -128,7 +128,7 @@ impl Job {
             begun: None,
             rested: now,
             unread_since: None,
-            told: 0,
+            sent: 0,
             alone_until: 0,
             spent: 0,
             computed: 0.0,
@@ -208,15 +208,15 @@ impl Job {
     }
 
     /// Tells about the step just taken, unless that was told before the run was made again.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn report(&mut self) {
         let (room, steps) = (self.room.take(), self.steps());
         self.spent += self.cost();
         self.rested = Instant::now();
         self.finished = self.run.is_finished();
-        if steps <= self.told {
+        if steps <= self.sent {
             return;
         }
-        self.told = steps;
+        self.sent = steps;
         let delta = self.run.trace().deltas.last().cloned().expect("a step was taken");
         let progress = Progress {
             delta,
@@ -250,7 +250,7 @@ impl Job {
 
     /// Makes the run anew after a step that it shared has failed. It steps alone until it is past that step.
     pub(super) fn begin_again(&mut self, model: &mut dyn Model) {
-        self.alone_until = self.told + 1;
+        self.alone_until = self.sent + 1;
         match self.task.run(model.description()) {
             Ok(run) => {
                 self.room = None;

@@ -62,13 +62,13 @@ pub(super) struct Queue {
     pub(super) new: Vec<Job>,
     /// Questions that wait to be answered between two steps.
     pub(super) questions: VecDeque<Question>,
-    pub(super) threads: Vec<Standing>,
+    pub(super) threads: Vec<ThreadState>,
     pub(super) open: bool,
 }
 
 /// The state of a thread.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Standing {
+pub(super) struct ThreadState {
     /// The number of runs that it holds.
     pub(super) held: usize,
     /// Those of them that share its step.
@@ -86,7 +86,7 @@ pub(super) struct Standing {
 impl Scheduler {
     /// Starts the threads.
     pub(crate) fn start(replicas: Vec<Box<dyn Model>>, limits: Limits, metrics: Arc<Metrics>) -> std::io::Result<Self> {
-        let threads = vec![Standing::default(); replicas.len()];
+        let threads = vec![ThreadState::default(); replicas.len()];
         let queue = Queue { new: Vec::new(), questions: VecDeque::new(), threads, open: true };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), wake: Condvar::new(), limits, metrics });
         let scheduler = Self { shared: shared.clone() };
@@ -134,7 +134,7 @@ impl Scheduler {
     }
 
     /// True as long as every replica answers.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_healthy(&self) -> bool {
         let queue = self.shared.lock();
         queue.open && queue.threads.iter().all(|thread| thread.failures < MAX_FAILURES)
     }
@@ -198,7 +198,7 @@ impl Queue {
         metrics.prompt_bytes.set(self.sum(|thread| thread.prompt_bytes));
     }
 
-    fn sum(&self, number: impl Fn(&Standing) -> usize) -> usize {
+    fn sum(&self, number: impl Fn(&ThreadState) -> usize) -> usize {
         self.threads.iter().map(number).sum()
     }
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn whoever_is_refused_is_told_how_long_the_work_takes() {
-        let thread = Standing { held: 10, open_tokens: 1000, tokens_per_second: 50.0, ..Standing::default() };
+        let thread = ThreadState { held: 10, open_tokens: 1000, tokens_per_second: 50.0, ..ThreadState::default() };
         let mut queue = Queue { new: Vec::new(), questions: VecDeque::new(), threads: vec![thread], open: true };
         assert_eq!(queue.seconds_until_free(1), 2);
         assert_eq!(queue.seconds_until_free(5), 10);

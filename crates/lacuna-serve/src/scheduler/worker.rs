@@ -186,7 +186,7 @@ impl Worker {
                 outcome.count(&shared.metrics);
                 for (job, cost) in jobs.into_iter().zip(costs) {
                     job.computed += computing * cost as f64 / positions as f64;
-                    job.tell();
+                    job.report();
                 }
                 active.retain(|job| !job.finished);
                 return;

@@ -9,12 +9,12 @@ pub(crate) fn plain(message: &str) -> String {
     if let Some(rest) = message.strip_prefix("missing field ") {
         return format!("the field '{}' is missing", rest.trim_matches('`'));
     }
-    if let Some((variant, expected)) = parted(message, "unknown variant ") {
+    if let Some((variant, expected)) = split_expected(message, "unknown variant ") {
         let names: Vec<&str> = expected.trim_start_matches("one of ").split(['`', ',', ' ']).collect();
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty() && *name != "or").collect();
         return format!("'{}' is none of {}", variant.trim_matches('`'), names.join(", "));
     }
-    let found = parted(message, "invalid type: ").or_else(|| parted(message, "invalid value: "));
+    let found = split_expected(message, "invalid type: ").or_else(|| split_expected(message, "invalid value: "));
     match found {
         Some((found, expected)) => format!("it is {}, but it must be {}", value(found), kind(expected)),
         None => message.to_string(),
@@ -22,7 +22,7 @@ pub(crate) fn plain(message: &str) -> String {
 }
 
 /// The value found and the kind expected.
-fn parted<'a>(message: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
+fn split_expected<'a>(message: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     message.strip_prefix(start)?.split_once(", expected ")
 }
 
