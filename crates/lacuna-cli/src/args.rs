@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Grade(Grade),
     /// Turn results into tables and plots
     Report(Report),
-    /// Find the attention layers and heads that suit a model and task
+    /// GapSearch the attention layers and heads that suit a model and task
     Tune(Tune),
     /// Serve the model: OpenAI's API, and a page on which one sees the order
     #[cfg(feature = "serve")]

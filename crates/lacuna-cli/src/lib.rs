@@ -50,7 +50,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            let mut causes: Vec<String> = error.chain().map(say).collect();
+            let mut causes: Vec<String> = error.chain().map(describe).collect();
             // Many errors quote their cause already.
             causes.dedup_by(|cause, before| before.ends_with(cause.as_str()));
             let _ = writeln!(std::io::stderr(), "error: {}", causes.join(": "));
@@ -60,7 +60,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// A cause in words, parameters being called as the flags that set them.
-fn say(cause: &(dyn std::error::Error + 'static)) -> String {
+fn describe(cause: &(dyn std::error::Error + 'static)) -> String {
     let flag = |advice: &Advice| {
         let value = advice.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
         format!("--{}{value}", advice.parameter.replace('_', "-"))

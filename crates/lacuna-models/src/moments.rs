@@ -26,13 +26,13 @@ impl RunSummary<'_> {
     /// Its moments: the first decision, the first of several at once, the first that goes ahead, is taken back, is replaced, the first
     /// block border, the first change of length, and the last step.
     pub fn moments(&self, text: &Text) -> Vec<Moment> {
-        let mut teller = Teller::new(self, text);
+        let mut writer = MomentWriter::new(self, text);
         let deltas = &self.trace.deltas;
         let told = deltas.iter().enumerate().filter_map(|(index, delta)| {
-            let mut clauses = teller.clauses(index, delta);
-            delta.apply(&mut teller.canvas);
+            let mut clauses = writer.clauses(index, delta);
+            delta.apply(&mut writer.canvas);
             if index + 1 == deltas.len() {
-                clauses.push(teller.closing(self));
+                clauses.push(writer.closing(self));
             }
             let step = index + 1;
             let (first, others) = clauses.split_first()?;
@@ -60,7 +60,7 @@ enum First {
 }
 
 /// Follows a run and knows what was told.
-struct Teller<'a> {
+struct MomentWriter<'a> {
     text: &'a Text,
     ends: &'a [Token],
     from: usize,
@@ -79,7 +79,7 @@ struct Teller<'a> {
     widest: Option<usize>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> MomentWriter<'a> {
     fn new(summary: &RunSummary<'a>, text: &'a Text) -> Self {
         let counts: Vec<usize> = summary.trace.deltas.iter().map(|delta| delta.committed.len()).collect();
         let first = counts.iter().find(|count| **count > 1).copied().unwrap_or(1);

@@ -36,7 +36,7 @@ impl<T> Prompts<T> {
     /// Sets how many bytes they may take; none at first.
     pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
-        self.shrink();
+        self.evict();
     }
 
     /// Bytes that they take.
@@ -51,7 +51,7 @@ impl<T> Prompts<T> {
             return;
         }
         if let Some(known) = self.texts.iter().position(|text| text.shared(tokens, blocks) == tokens.len()) {
-            return self.use_again(known);
+            return self.mark_used(known);
         }
         // What is the beginning of this text is part of it now.
         for text in self.texts.extract_if(.., |text| blocks == text.blocks && tokens.starts_with(&text.tokens)) {
@@ -60,7 +60,7 @@ impl<T> Prompts<T> {
         let Some(rows) = copy() else { return };
         self.texts.push(Stored { tokens: tokens.to_vec(), blocks, bytes, rows });
         self.bytes += bytes;
-        self.shrink();
+        self.evict();
     }
 
     /// The longest beginning of a text that is stored in whole blocks: its length, how many positions are stored with it, and the
@@ -72,17 +72,17 @@ impl<T> Prompts<T> {
         if length == 0 {
             return None;
         }
-        self.use_again(best);
+        self.mark_used(best);
         self.texts.last().map(|text| (length, text.tokens.len(), &text.rows))
     }
 
-    fn use_again(&mut self, text: usize) {
+    fn mark_used(&mut self, text: usize) {
         let text = self.texts.remove(text);
         self.texts.push(text);
     }
 
     /// Drops what was not used for longest until the rest fits.
-    fn shrink(&mut self) {
+    fn evict(&mut self) {
         while self.bytes > self.limit {
             self.bytes -= self.texts.remove(0).bytes;
         }

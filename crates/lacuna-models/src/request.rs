@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lacuna::catalogue::{Need, PRESETS, Params, Value};
 use lacuna::{
-    AttentionSource, Borders, CONSTRAINTS, Canvas, DEFAULT_MAX_GAP, Description, Error, Find, Grow, MAX_STRATEGY_BYTES,
-    Message, Options, Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, sources,
+    AttentionSource, Borders, CONSTRAINTS, Canvas, DEFAULT_MAX_GAP, Description, Error, GapSearch, Grow,
+    MAX_STRATEGY_BYTES, Message, Options, Recipe, Result, Run, Sampling, Strategy, Token, TokenRule, sources,
 };
 use lacuna_constrain::{Compiled, Constraint, Ending};
 use serde::{Deserialize, Serialize};
@@ -400,7 +400,7 @@ impl Plan {
         }
         let canvas = Canvas::with_drafts(tokens.clone(), model.mask, drafts)?;
         let most = self.params.integer("max_gap").unwrap_or(DEFAULT_MAX_GAP);
-        let find = (!unknown.is_empty()).then(|| Find::new(unknown.clone(), most));
+        let find = (!unknown.is_empty()).then(|| GapSearch::new(unknown.clone(), most));
         let mut options = Options { stop: Vec::new(), find, ..self.options.clone() };
         if !self.strategy.length.is_fixed() {
             let most = self.most(canvas.span().start, model).max(canvas.len());

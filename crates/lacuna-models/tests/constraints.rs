@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lacuna::catalogue::Params;
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Canvas, Draw, Error, Find, Options, Predictor, Recipe, Run, Sampling, Strategy, Token, TokenRule, decode,
+    Canvas, Draw, Error, GapSearch, Options, Predictor, Recipe, Run, Sampling, Strategy, Token, TokenRule, decode,
 };
 use lacuna_constrain::{Constraint, Ending, Vocabulary};
 use lacuna_models::{Checkpoint, CpuPredictor, EachGap, Request, Specials};
@@ -164,7 +164,7 @@ fn a_gap_of_unknown_length_gets_one_that_meets_the_constraint() {
     let start = |pattern: &str, most: usize| {
         let compiled = Constraint::Regex(pattern.into()).compile(&vocabulary, &Default::default()).unwrap();
         let constraint = Arc::new(EachGap { compiled, ending: Ending::Exact });
-        let find = Some(Find::new(vec![1], most));
+        let find = Some(GapSearch::new(vec![1], most));
         let options = Options { constraint: Some(constraint), find, ..Options::default() };
         let canvas = Canvas::new(vec![1, 3, 1], 3).unwrap();
         Run::new(canvas, strategy("random+top4", &mut Random::new(0)), options, noise(4, 3, 1).description())

@@ -58,7 +58,7 @@ impl Array {
     }
 
     /// The attention that each position pays to all that are not masked, averaged over the heads; ready scores stay.
-    fn paid(self, heads: &[usize], masked: &[bool]) -> Vec<f32> {
+    fn attention_to_unmasked(self, heads: &[usize], masked: &[bool]) -> Vec<f32> {
         let length = masked.len();
         let all: Vec<usize> = match self.shape[..] {
             [_] => return self.numbers,
@@ -68,7 +68,11 @@ impl Array {
         };
         let row = |head: usize, from: usize| self.numbers[(head * length + from) * length..][..length].iter();
         let sum = |head, from| -> f64 {
-            row(head, from).zip(masked).filter(|(_, masked)| !**masked).map(|(&paid, _)| f64::from(paid)).sum()
+            row(head, from)
+                .zip(masked)
+                .filter(|(_, masked)| !**masked)
+                .map(|(&attention_to_unmasked, _)| f64::from(attention_to_unmasked))
+                .sum()
         };
         let mean = |from| all.iter().map(|&head| sum(head, from)).sum::<f64>() / all.len() as f64;
         (0..length).map(|from| mean(from) as f32).collect()
@@ -120,7 +124,7 @@ pub(crate) enum Logits {
 }
 
 impl Logits {
-    const WHAT: &str = "logits";
+    const NAME: &str = "logits";
 
     /// Takes logits for `length` positions.
     pub(crate) fn of(given: &Bound<'_, PyAny>, length: usize) -> PyResult<Self> {
@@ -140,7 +144,7 @@ impl Logits {
         if given.is_callable() {
             return Ok(Self::Function(given.clone().unbind()));
         }
-        let numbers = Array::of(given, Self::WHAT)?.without_batch(2);
+        let numbers = Array::of(given, Self::NAME)?.without_batch(2);
         check(&numbers.shape)?;
         Ok(Self::Numbers(numbers))
     }
@@ -162,7 +166,7 @@ impl Logits {
                 return Ok(Rows { numbers: Numbers::Own(numbers), width: shape[1], wanted: (0..count).collect() });
             }
         };
-        let Array { shape, numbers } = Array::of(&gathered, Self::WHAT)?;
+        let Array { shape, numbers } = Array::of(&gathered, Self::NAME)?;
         match shape[..] {
             [found, width] if found == count => {
                 Ok(Rows { numbers: Numbers::Own(numbers), width, wanted: (0..count).collect() })
@@ -362,7 +366,7 @@ pub(crate) fn dependency(
     } else {
         let array = Array::of(&given, &what)?.without_batch(3);
         check_attention(&what, &array.shape, heads, masked.len())?;
-        array.paid(heads, masked)
+        array.attention_to_unmasked(heads, masked)
     };
     let at_masks = scores.into_iter().zip(masked).map(|(score, masked)| if *masked { score } else { 0.0 });
     let scores: Vec<f32> = at_masks.collect();
@@ -404,7 +408,7 @@ fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) 
     }
 }
 
-/// [`Array::paid`], computed on the tensor's device.
+/// [`Array::attention_to_unmasked`], computed on the tensor's device.
 fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool]) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let dimensions = shape(&tensor)?.len();

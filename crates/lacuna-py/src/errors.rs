@@ -40,6 +40,6 @@ fn of_model(error: &models::Error) -> PyErr {
 }
 
 /// Wraps an exception raised by a Python model, for its way through the core.
-pub(crate) fn carry(error: PyErr) -> lacuna::Error {
+pub(crate) fn wrap(error: PyErr) -> lacuna::Error {
     lacuna::Error::Predictor(Box::new(error))
 }

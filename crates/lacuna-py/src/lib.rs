@@ -2,9 +2,9 @@
 
 mod arrays;
 mod errors;
-mod given;
 mod model;
 mod options;
+mod outputs;
 mod pool;
 mod prompt;
 mod record;

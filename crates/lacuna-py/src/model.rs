@@ -104,7 +104,7 @@ impl Model {
 
     /// A process that was forked off goes on with threads of its own. What cannot go on there is refused: a GPU's memory, and a
     /// model that another thread was using at that moment, whose state is anything.
-    fn enter(&self) -> PyResult<()> {
+    fn check_process(&self) -> PyResult<()> {
         let forked = self.process.load(Ordering::Relaxed) != id();
         if forked && self.on_gpu {
             return Err(Error::new_err(
@@ -161,13 +161,13 @@ impl Model {
         py: Python<'_>,
         work: impl FnOnce(&mut dyn lacuna_models::Model) -> T + Send,
     ) -> PyResult<T> {
-        self.enter()?;
+        self.check_process()?;
         py.detach(|| self.ask_replica(0, work))
     }
 
     /// Drops what a replica remembers of a job that ends early.
     pub(crate) fn abandon(&self, py: Python<'_>, replica: usize, job: Job) -> PyResult<()> {
-        self.enter()?;
+        self.check_process()?;
         py.detach(|| self.ask_replica(replica, |predictor| job.run.abandon(predictor)))
     }
 
@@ -180,7 +180,7 @@ impl Model {
     /// Between steps signals are looked at: Ctrl-C ends it here. False if there was no job.
     pub(crate) fn step(&self, py: Python<'_>, jobs: Vec<(usize, &mut Job)>) -> PyResult<bool> {
         py.check_signals()?;
-        self.enter()?;
+        self.check_process()?;
         let mut groups: Vec<Vec<&mut Job>> = self.replicas.iter().map(|_| Vec::new()).collect();
         jobs.into_iter().for_each(|(replica, job)| groups[replica].push(job));
         let mut groups = groups.into_iter().enumerate().filter(|(_, jobs)| !jobs.is_empty());

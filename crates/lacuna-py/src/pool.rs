@@ -39,7 +39,7 @@ impl Pool {
         let threads = self.threads.unwrap_or_else(usual_threads);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = Arc::new(pool.map_err(|error| Error::new_err(format!("cannot start {threads} threads: {error}")))?);
-        leave_behind(started.replace((id(), pool.clone())));
+        stop_threads(started.replace((id(), pool.clone())));
         Ok(pool)
     }
 }
@@ -47,15 +47,15 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         match self.started.try_lock() {
-            Ok(mut started) => leave_behind(started.take()),
-            Err(TryLockError::Poisoned(started)) => leave_behind(started.into_inner().take()),
+            Ok(mut started) => stop_threads(started.take()),
+            Err(TryLockError::Poisoned(started)) => stop_threads(started.into_inner().take()),
             Err(TryLockError::WouldBlock) => {}
         }
     }
 }
 
 /// Ends threads of this process; those of the process that it was forked from do not exist here and are only forgotten.
-fn leave_behind(started: Option<(u32, Arc<ThreadPool>)>) {
+fn stop_threads(started: Option<(u32, Arc<ThreadPool>)>) {
     if let Some((_, pool)) = started.filter(|(process, _)| *process != id()) {
         forget(pool);
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lacuna::catalogue::{Build, Given, Need, Parameter, Part, Section, parts, register};
+use lacuna::catalogue::{Build, Need, Parameter, Part, PartParams, Section, parts, register};
 use lacuna::{AttentionSource, Block, Error, Order, Pace, RankBy, Ranked, Reads, Result, StepContext, sources};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrays::{doubles, floats, integers};
-use crate::errors::{carry, raise};
+use crate::errors::{raise, wrap};
 
 /// The candidates of one step, as an order in Python sees them. A batch of runs comes in one call: every array has one entry per
 /// candidate, those of the first run first.
@@ -136,7 +136,7 @@ impl Order for PyOrder {
     }
 
     fn score_batch(&self, contexts: &[StepContext<'_>]) -> Result<Vec<Vec<f64>>> {
-        let mut scores = &Python::attach(|py| self.call(py, contexts)).map_err(carry)?[..];
+        let mut scores = &Python::attach(|py| self.call(py, contexts)).map_err(wrap)?[..];
         let wanted: usize = contexts.iter().map(|context| context.candidates().len()).sum();
         if scores.len() != wanted {
             return Err(Error::BadScores { given: scores.len(), wanted });
@@ -162,7 +162,7 @@ impl Pace for PyPace {
     }
 
     fn choose(&mut self, ranked: &Ranked<'_>) -> Result<Vec<usize>> {
-        Python::attach(|py| self.call(py, ranked)).map_err(carry)
+        Python::attach(|py| self.call(py, ranked)).map_err(wrap)
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn register_order(
         ));
     }
     let score = Arc::new(score);
-    let build = move |given: &Given<'_>| -> Result<Arc<dyn Order>> {
+    let build = move |given: &PartParams<'_>| -> Result<Arc<dyn Order>> {
         let attention = match by_option {
             true => sources(given.integers("layer"), given.integers("heads")),
             false if layers.is_empty() => Vec::new(),
@@ -284,7 +284,7 @@ pub(crate) fn register_pace(
     };
     let choose = Arc::new(choose);
     let build =
-        move |_: &Given<'_>| -> Result<Box<dyn Pace>> { Ok(Box::new(PyPace { choose: choose.clone(), reads })) };
+        move |_: &PartParams<'_>| -> Result<Box<dyn Pace>> { Ok(Box::new(PyPace { choose: choose.clone(), reads })) };
     let about = about.unwrap_or_else(|| "a pace written in Python".into());
     register(Part::new(name, about, Build::Pace(Box::new(build)))).map_err(raise)
 }

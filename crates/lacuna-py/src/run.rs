@@ -11,8 +11,8 @@ use pyo3::types::PyDict;
 
 use crate::arrays::{Logits, token, tokens};
 use crate::errors::raise;
-use crate::given::{Answers, Given};
 use crate::options::request;
+use crate::outputs::{Answers, GivenOutputs};
 use crate::record::{Result, Step};
 
 const MAX_LAYERS: usize = 1 << 16;
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     job: Job,
     plan: Plan,
     ends: Vec<Token>,
-    given: Given,
+    given: GivenOutputs,
     begun: Instant,
     /// The arguments that it was made with.
     setup: Py<PyDict>,
@@ -86,7 +86,7 @@ impl Run {
             let why = format!("mask_token is {mask_token}, which is not in the vocabulary");
             return Err(PyValueError::new_err(why));
         }
-        let given = Given::new(mask_token, vocabulary, layers, shifted, largest);
+        let given = GivenOutputs::new(mask_token, vocabulary, layers, shifted, largest);
         let job = start(tokens, &plan, request.integer("gen_length").or(request.integer("max_tokens")), &given)
             .map_err(raise)?;
         Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now(), setup: setup.unbind() })
@@ -178,9 +178,9 @@ impl Run {
         }
         let length = self.job.run.canvas().len();
         let handed = [Some(logits), unguided].into_iter().flatten().map(|logits| Logits::of(logits, length));
-        self.given.hand_in(handed.collect::<PyResult<_>>()?, attention);
+        self.given.set(handed.collect::<PyResult<_>>()?, attention);
         let stepped = py.detach(|| Job::step(std::slice::from_mut(&mut self.job), &mut self.given));
-        self.given.let_go(stepped.is_ok());
+        self.given.clear(stepped.is_ok());
         stepped.map_err(raise)?;
         self.job.took = self.begun.elapsed();
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
@@ -231,7 +231,7 @@ pub(crate) fn restore_run(py: Python<'_>, setup: &Bound<'_, PyDict>, answers: An
 }
 
 /// A prompt gets its tail of masks; a canvas that has masks is filled as it is.
-fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &Given) -> lacuna::Result<Job> {
+fn start(tokens: Vec<Token>, plan: &Plan, gen_length: Option<usize>, given: &GivenOutputs) -> lacuna::Result<Job> {
     let model = given.description();
     if !tokens.contains(&model.mask) {
         return Ok(Job::new(plan.answer(&tokens, model)?, tokens.len(), Kind::Answer));

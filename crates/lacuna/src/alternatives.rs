@@ -74,7 +74,7 @@ impl Sampling {
 impl RunState {
     /// Reads the most probable tokens at the positions of `decided`, if they are asked for; the run is view number `view`. Returns
     /// how many rows were read.
-    pub(crate) fn tell_alternatives(
+    pub(crate) fn read_alternatives(
         &self,
         view: usize,
         decided: Vec<&mut Commit>,
@@ -108,7 +108,7 @@ mod tests {
         for deferred in [Vec::new(), vec![3, 4], (1..12).collect()] {
             let sampling = Sampling { deferred, ..Sampling::default() };
             let mut told = [true, false].map(|tells| {
-                model.tell_alternatives(tells);
+                model.read_alternatives(tells);
                 model.observe(&[View { tokens: &[0; 3], ..View::default() }]).unwrap();
                 let row =
                     |position| Row::new(0, Target::Position(position), &sampling, &allowed, Draw::new(0, 0, position));

@@ -59,7 +59,7 @@ pub struct Score {
 #[derive(Debug)]
 pub struct Scoring {
     passages: Vec<(Passage, Likelihood)>,
-    looks: Vec<Look>,
+    queries: Vec<Query>,
     /// Looks that have been taken.
     done: usize,
     guidance: f32,
@@ -68,15 +68,15 @@ pub struct Scoring {
     mask: Token,
 }
 
-/// A canvas that the model is shown.
+/// A masked canvas whose forward pass scores some tokens.
 #[derive(Debug)]
-struct Look {
+struct Query {
     passage: usize,
     /// Masked positions, ascending.
     masked: Vec<usize>,
     /// Positions whose tokens are scored.
     scored: Vec<usize>,
-    /// Samples that this is.
+    /// Number of samples that are this canvas.
     times: usize,
     /// Log-probabilities of the scored tokens, once they are known.
     found: Vec<f64>,
@@ -88,45 +88,45 @@ impl Scoring {
         if !(guidance >= 0.0 && guidance.is_finite()) {
             return Err(Error::parameter("guidance", guidance.to_string(), "must be 0 or more"));
         }
-        let mut looks = Vec::new();
+        let mut queries = Vec::new();
         for (number, (passage, likelihood)) in passages.iter().enumerate() {
             passage.check(model)?;
-            looks.extend(likelihood.looks(number, passage, model)?);
+            queries.extend(likelihood.queries(number, passage, model)?);
         }
         let all = TokenSet::all_but(model.vocabulary, &[]);
-        Ok(Self { passages, looks, done: 0, guidance, sampling: Sampling::default(), all, mask: model.mask })
+        Ok(Self { passages, queries, done: 0, guidance, sampling: Sampling::default(), all, mask: model.mask })
     }
 
     /// True if every score is known.
     pub fn is_finished(&self) -> bool {
-        self.done == self.looks.len()
+        self.done == self.queries.len()
     }
 
     /// Shows the model the next canvases, together: at most so many with at most so many positions, but at least one.
     pub fn step(&mut self, canvases: usize, positions: usize, predictor: &mut dyn Predictor) -> Result<()> {
         let width = if self.guidance > 0.0 { 2 } else { 1 };
         let mut taken = 0;
-        let fits = |look: &&Look| {
-            taken += self.passages[look.passage].0.tokens.len() * width;
+        let fits = |query: &&Query| {
+            taken += self.passages[query.passage].0.tokens.len() * width;
             taken <= positions
         };
-        let count = self.looks[self.done..].iter().take((canvases / width).max(1)).take_while(fits).count().max(1);
-        let end = (self.done + count).min(self.looks.len());
-        let looks = &self.looks[self.done..end];
-        let canvas = |look: &Look, prompt: usize| {
-            let mut tokens = self.passages[look.passage].0.tokens.clone();
-            look.masked.iter().copied().chain(0..prompt).for_each(|position| tokens[position] = self.mask);
+        let count = self.queries[self.done..].iter().take((canvases / width).max(1)).take_while(fits).count().max(1);
+        let end = (self.done + count).min(self.queries.len());
+        let queries = &self.queries[self.done..end];
+        let canvas = |query: &Query, prompt: usize| {
+            let mut tokens = self.passages[query.passage].0.tokens.clone();
+            query.masked.iter().copied().chain(0..prompt).for_each(|position| tokens[position] = self.mask);
             tokens
         };
         let shown =
-            |look| [canvas(look, 0), canvas(look, self.passages[look.passage].0.prompt)].into_iter().take(width);
-        let canvases: Vec<Vec<Token>> = looks.iter().flat_map(shown).collect();
+            |query| [canvas(query, 0), canvas(query, self.passages[query.passage].0.prompt)].into_iter().take(width);
+        let canvases: Vec<Vec<Token>> = queries.iter().flat_map(shown).collect();
         let views: Vec<View<'_>> = canvases.iter().map(|tokens| View { tokens, ..View::default() }).collect();
         predictor.observe(&views)?;
         let mut rows = Vec::new();
-        for (number, look) in looks.iter().enumerate() {
-            let (view, passage) = (number * width, &self.passages[look.passage].0);
-            rows.extend(look.scored.iter().map(|&position| Row {
+        for (number, query) in queries.iter().enumerate() {
+            let (view, passage) = (number * width, &self.passages[query.passage].0);
+            rows.extend(query.scored.iter().map(|&position| Row {
                 scored_token: Some(passage.tokens[position]),
                 guide: (width > 1).then_some(Guide { view: view + 1, scale: self.guidance }),
                 ..Row::new(view, Target::Position(position), &self.sampling, &self.all, Draw::new(0, 0, position))
@@ -135,8 +135,8 @@ impl Scoring {
         let beliefs = predictor.read(&rows)?;
         let logprob = |probability: Option<f64>| probability.unwrap_or(0.0).max(f64::MIN_POSITIVE).ln();
         let mut found = beliefs.into_iter().map(|belief| logprob(belief.scored));
-        for look in &mut self.looks[self.done..end] {
-            look.found = found.by_ref().take(look.scored.len()).collect();
+        for query in &mut self.queries[self.done..end] {
+            query.found = found.by_ref().take(query.scored.len()).collect();
         }
         self.done = end;
         Ok(())
@@ -154,16 +154,16 @@ impl Scoring {
     pub fn scores(&self) -> Vec<Score> {
         let width = if self.guidance > 0.0 { 2 } else { 1 };
         let score = |(number, (passage, likelihood)): (usize, &(Passage, Likelihood))| {
-            let looks: Vec<&Look> = self.looks.iter().filter(|look| look.passage == number).collect();
-            let forwards = looks.len() * width;
+            let queries: Vec<&Query> = self.queries.iter().filter(|query| query.passage == number).collect();
+            let forwards = queries.len() * width;
             match likelihood {
                 Likelihood::MonteCarlo { samples, .. } => {
                     let tokens = passage.tokens.len() - passage.prompt;
-                    let estimate = |look: &&&Look| {
-                        let sum: f64 = look.found.iter().sum();
-                        (look.times as f64, sum * tokens as f64 / look.scored.len() as f64)
+                    let estimate = |query: &&&Query| {
+                        let sum: f64 = query.found.iter().sum();
+                        (query.times as f64, sum * tokens as f64 / query.scored.len() as f64)
                     };
-                    let estimates: Vec<(f64, f64)> = looks.iter().map(|look| estimate(&look)).collect();
+                    let estimates: Vec<(f64, f64)> = queries.iter().map(|query| estimate(&query)).collect();
                     let samples = *samples as f64;
                     let mean = estimates.iter().map(|(times, estimate)| times * estimate).sum::<f64>() / samples;
                     let squares: f64 = estimates.iter().map(|(times, one)| times * (one - mean).powi(2)).sum();
@@ -171,8 +171,8 @@ impl Scoring {
                     Score { loglikelihood: mean, standard_error: error, steps: Vec::new(), tokens, forwards }
                 }
                 Likelihood::Along(_) => {
-                    let step = |look: &&Look| look.scored.iter().copied().zip(look.found.iter().copied()).collect();
-                    let steps: Vec<Vec<(usize, f64)>> = looks.iter().map(step).collect();
+                    let step = |query: &&Query| query.scored.iter().copied().zip(query.found.iter().copied()).collect();
+                    let steps: Vec<Vec<(usize, f64)>> = queries.iter().map(step).collect();
                     let loglikelihood = steps.iter().flatten().map(|(_, logprob)| logprob).sum();
                     let tokens = steps.iter().map(Vec::len).sum();
                     Score { loglikelihood, standard_error: None, steps, tokens, forwards }
@@ -200,9 +200,9 @@ impl Passage {
 }
 
 impl Likelihood {
-    fn looks(&self, number: usize, passage: &Passage, model: &Description) -> Result<Vec<Look>> {
+    fn queries(&self, number: usize, passage: &Passage, model: &Description) -> Result<Vec<Query>> {
         let Passage { tokens, prompt } = passage;
-        let look = |masked: Vec<usize>, scored: Vec<usize>, times| Look {
+        let query = |masked: Vec<usize>, scored: Vec<usize>, times| Query {
             passage: number,
             masked,
             scored,
@@ -227,20 +227,20 @@ impl Likelihood {
                     return Err(Error::parameter("samples", samples.to_string(), expected));
                 }
                 // Few tokens can be masked in few ways: what is the same is looked at once.
-                let mut looks: Vec<Look> = Vec::new();
+                let mut queries: Vec<Query> = Vec::new();
                 let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
-                let mut torch = Torch::new(*seed);
+                let mut torch = TorchGenerator::new(*seed);
                 for _ in 0..samples / group {
                     for masked in torch.masks(group, tokens.len() - prompt) {
                         let masked: Vec<usize> = masked.into_iter().map(|place| prompt + place).collect();
-                        let next = looks.len();
+                        let next = queries.len();
                         match *known.entry(masked.clone()).or_insert(next) {
-                            new if new == next => looks.push(look(masked.clone(), masked, 1)),
-                            old => looks[old].times += 1,
+                            new if new == next => queries.push(query(masked.clone(), masked, 1)),
+                            old => queries[old].times += 1,
                         }
                     }
                 }
-                Ok(looks)
+                Ok(queries)
             }
             Self::Along(steps) => {
                 let mut open: Vec<usize> = steps.concat();
@@ -259,14 +259,14 @@ impl Likelihood {
                         format!("position {} is written twice: each position has one place in an order", twice[0]);
                     return Err(Error::Incompatible(why.into()));
                 }
-                let mut looks = Vec::new();
+                let mut queries = Vec::new();
                 for step in steps.iter().filter(|step| !step.is_empty()) {
                     let mut scored = step.clone();
                     scored.sort_unstable();
-                    looks.push(look(open.clone(), scored, 1));
+                    queries.push(query(open.clone(), scored, 1));
                     open.retain(|position| !step.contains(position));
                 }
-                Ok(looks)
+                Ok(queries)
             }
         }
     }
@@ -278,7 +278,7 @@ impl Likelihood {
             Direction::Left => {}
             Direction::Right => places.reverse(),
             Direction::Random { seed } => {
-                let drawn = Torch::new(seed).permutation(places.len());
+                let drawn = TorchGenerator::new(seed).permutation(places.len());
                 places = drawn.into_iter().map(|place| passage.prompt + place).collect();
             }
         }
@@ -301,9 +301,9 @@ pub enum Direction {
 }
 
 /// PyTorch's generator on the CPU: LLaDA's evaluation code masks the same tokens with the same seed.
-struct Torch(MersenneTwister);
+struct TorchGenerator(MersenneTwister);
 
-impl Torch {
+impl TorchGenerator {
     fn new(seed: u64) -> Self {
         Self(MersenneTwister::new(seed as u32))
     }
@@ -365,13 +365,13 @@ mod tests {
             (0, 8, 1, &[1; 8]),
             (1234, 32, 5, &FIVE),
         ] {
-            let mut torch = Torch::new(seed);
+            let mut torch = TorchGenerator::new(seed);
             let groups = expected.len() / group;
             let drawn = (0..groups).flat_map(|_| torch.masks(group, length));
             let bits = drawn.map(|places| places.iter().map(|place| 1u32 << place).sum::<u32>());
             assert_eq!(bits.collect::<Vec<_>>(), expected, "seed {seed}, {group} samples of {length} tokens");
         }
-        assert_eq!(Torch::new(1234).permutation(9), [6, 4, 2, 8, 5, 1, 0, 3, 7]);
+        assert_eq!(TorchGenerator::new(1234).permutation(9), [6, 4, 2, 8, 5, 1, 0, 3, 7]);
     }
 
     const MASK: Token = 0;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::{Default, Kind, Parameter, Range, Section};
-use crate::{AttentionSource, Constraint, Find, Sampling, Token};
+use crate::{AttentionSource, Constraint, GapSearch, Sampling, Token};
 
 /// Options of a run beside its strategy.
 #[derive(Clone, Debug, std::default::Default)]
@@ -30,7 +30,7 @@ pub struct Options {
     /// Growth of the canvas, if it may grow.
     pub grow: Option<Grow>,
     /// Gaps whose lengths are found first.
-    pub find: Option<Find>,
+    pub find: Option<GapSearch>,
     /// Length of the text with its prompt, if the canvas may be longer ([`Window::canvas_length`](crate::Window::canvas_length)).
     pub length: Option<usize>,
 }

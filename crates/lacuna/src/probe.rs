@@ -41,7 +41,7 @@ pub(crate) fn probe(runs: &mut [&mut Run], turns: &mut [Turn], predictor: &mut d
             turn.probed.insert(Target::Position(position), belief);
         }
         run.apply_revision(turn)?;
-        turn.told += run.state.tell_alternatives(view, turn.changes.edited.iter_mut().collect(), predictor)?;
+        turn.told += run.state.read_alternatives(view, turn.changes.edited.iter_mut().collect(), predictor)?;
     }
     Ok(())
 }

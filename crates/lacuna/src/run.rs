@@ -10,7 +10,7 @@ use crate::plan::Turn;
 use crate::{
     AttentionSource, Block, Blocks, Borders, Canvas, Changes, Commit, Compute, Delta, Description, Entry, Error,
     Observation, Options, Pass, Predictor, Ranking, Result, Strategy, Target, Token, TokenSet, Trace, View, compat,
-    find, step,
+    gap_search, step,
 };
 
 /// A canvas, the strategy that decodes it, and everything that has happened so far.
@@ -54,7 +54,7 @@ static NEXT_RUN: AtomicU64 = AtomicU64::new(0);
 impl Run {
     /// A run that decodes the canvas. Everything that `model` cannot do for this strategy is refused here.
     pub fn new(canvas: Canvas, strategy: Strategy, mut options: Options, model: &Description) -> Result<Self> {
-        let canvas = find::shortest(canvas, &mut options, model.vocabulary)?;
+        let canvas = gap_search::shortest(canvas, &mut options, model.vocabulary)?;
         let borders = strategy.window.borders(canvas.span().start, model);
         compat::check(&canvas, &strategy, &options, model, borders)?;
         let blocks = strategy.window.blocks(&canvas, borders)?;
@@ -148,7 +148,7 @@ impl Run {
 
     /// Positions that the next pass computes, over all its canvases.
     pub fn next_positions(&self) -> usize {
-        if self.is_unmeasured() {
+        if self.has_unknown_gaps() {
             return self.trial_positions();
         }
         let layers = self.model.layers.max(1);

@@ -67,7 +67,7 @@ impl Scripted {
     }
 
     /// Has it tell the most probable tokens of a row, or not.
-    pub fn tell_alternatives(&mut self, tells: bool) {
+    pub fn read_alternatives(&mut self, tells: bool) {
         self.description.alternatives = tells;
     }
 

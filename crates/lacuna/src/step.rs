@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
 
-use crate::find::find;
+use crate::gap_search::find;
 use crate::plan::Turn;
 use crate::probe::probe;
 use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
@@ -13,7 +13,7 @@ use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, Vi
 /// case. A run with a gap of unknown length finds the length in this step, in a pass of its own.
 pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> {
     let (mut unmeasured, mut runs): (Vec<&mut Run>, Vec<&mut Run>) =
-        runs.iter_mut().map(|run| &mut **run).partition(|run| run.is_unmeasured());
+        runs.iter_mut().map(|run| &mut **run).partition(|run| run.has_unknown_gaps());
     if !unmeasured.is_empty() {
         find(&mut unmeasured, predictor)?;
     }
@@ -29,7 +29,7 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         turn.chosen = run.pace(turn, predictor)?;
         turn.committed = run.commit(turn, predictor)?;
         run.revise(turn, predictor)?;
-        run.tell_alternatives(turn, predictor)?;
+        run.read_alternatives(turn, predictor)?;
         run.learn(turn);
         run.measure(turn);
         run.read_ahead(turn, predictor)?;
@@ -209,10 +209,10 @@ impl Run {
     }
 
     /// Reads the most probable tokens at the positions that were decided by beliefs of this forward pass, if they are asked for.
-    fn tell_alternatives(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
+    fn read_alternatives(&self, turn: &mut Turn, predictor: &mut dyn Predictor) -> Result<()> {
         let Turn { view, committed, changes, .. } = turn;
         let decided = committed.iter_mut().chain(&mut changes.edited).collect();
-        turn.told += self.state.tell_alternatives(*view, decided, predictor)?;
+        turn.told += self.state.read_alternatives(*view, decided, predictor)?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cache::NoCache;
-use crate::catalogue::{self, Build, Default, Given, Need, PRESETS, Parameter, Params, Part, Section, Value};
+use crate::catalogue::{self, Build, Default, Need, PRESETS, Parameter, Params, Part, PartParams, Section, Value};
 use crate::pace::number_of;
 use crate::window::InBlocks;
 use crate::{Block, Cache, Ends, Error, Fixed, Length, Order, Pace, RankBy, Reads, Result, Revision, StopRule, Window};
@@ -200,7 +200,7 @@ impl Recipe {
 
     /// Makes the parts.
     pub fn build(&self) -> Result<Strategy> {
-        let given = |part| Given::new(part, &self.params);
+        let given = |part| PartParams::new(part, &self.params);
         let revision = match &self.revision {
             Some(part) => match &part.build {
                 Build::Revision(build) => Some(build(&given(part)?)?),

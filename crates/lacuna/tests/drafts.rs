@@ -4,7 +4,7 @@ use std::slice::from_ref;
 
 use lacuna::catalogue::{Params, Section, parts};
 use lacuna::scripted::Scripted;
-use lacuna::{Canvas, Draw, Error, Find, Options, Predictor, Recipe, Run, Strategy, Token, decode};
+use lacuna::{Canvas, Draw, Error, GapSearch, Options, Predictor, Recipe, Run, Strategy, Token, decode};
 
 const MASK: Token = 0;
 const VOCABULARY: usize = 12;
@@ -136,7 +136,7 @@ fn counting() -> Scripted {
 #[test]
 fn gaps_get_the_lengths_that_the_model_is_surest_of() {
     let canvas = || Canvas::new(vec![3, MASK, 9, 5, MASK, 9, MASK, 9], MASK).unwrap();
-    let options = Options { find: Some(Find::new(vec![1, 4], 7)), ..Options::default() };
+    let options = Options { find: Some(GapSearch::new(vec![1, 4], 7)), ..Options::default() };
     // Several runs share the passes, some of which have nothing to find.
     let mut model = counting();
     let start = |options: &Options| Run::new(canvas(), strategy("dos", None), options.clone(), model.description());
@@ -162,7 +162,7 @@ fn gaps_get_the_lengths_that_the_model_is_surest_of() {
 
 #[test]
 fn a_gap_that_may_become_longer_than_the_context_is_refused() {
-    let options = Options { find: Some(Find::new(vec![1], 7)), ..Options::default() };
+    let options = Options { find: Some(GapSearch::new(vec![1], 7)), ..Options::default() };
     let mut description = counting().description().clone();
     description.context = 8;
     let canvas = Canvas::new(vec![3, MASK, 9], MASK).unwrap();

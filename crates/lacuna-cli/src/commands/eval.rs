@@ -195,11 +195,11 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
         }
         let family = engine.checkpoint.architecture().family.name();
         let mut trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
-        narrow(&mut trials, "task", &args.tasks, |trial| &trial.task)?;
-        narrow(&mut trials, "strategy", &names_in(request.word("strategy").unwrap_or_default()), |trial| {
+        keep_named(&mut trials, "task", &args.tasks, |trial| &trial.task)?;
+        keep_named(&mut trials, "strategy", &names_in(request.word("strategy").unwrap_or_default()), |trial| {
             &trial.strategy
         })?;
-        return possible(trials, engine.predictor.description());
+        return supported(trials, engine.predictor.description());
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
@@ -253,7 +253,7 @@ fn names_in(list: &str) -> Vec<&str> {
 }
 
 /// Keeps those trials of a suite whose task or strategy is named. Without names all are kept.
-fn narrow<'a, S: AsRef<str>>(
+fn keep_named<'a, S: AsRef<str>>(
     trials: &mut Vec<Trial>,
     what: &str,
     names: &'a [S],
@@ -268,7 +268,7 @@ fn narrow<'a, S: AsRef<str>>(
 }
 
 /// The trials that the model can do here. Those that it cannot are named, with the reason.
-fn possible(trials: Vec<Trial>, model: &Description) -> Result<Vec<Trial>> {
+fn supported(trials: Vec<Trial>, model: &Description) -> Result<Vec<Trial>> {
     let mut able = Vec::new();
     let mut reasons: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for trial in trials {

@@ -135,12 +135,13 @@ pub(crate) fn generate(args: &Generate) -> Result<()> {
     let mut show = Show::new(&args.output, jobs.len(), &plan, checkpoint);
     show.watch &= replicas.len() == 1;
     let ends = checkpoint.ends();
-    let mut answers = InTurn { show, plan: &plan, ends, n: args.n, best_of, finished: BTreeMap::new(), shown: 0 };
+    let mut answers =
+        OrderedAnswers { show, plan: &plan, ends, n: args.n, best_of, finished: BTreeMap::new(), shown: 0 };
     decode_all(&mut replicas, args.batch, jobs.into_iter().enumerate(), &mut answers)
 }
 
 /// Shows answers in the order of their prompts, of several samples the best.
-struct InTurn<'a> {
+struct OrderedAnswers<'a> {
     show: Show<'a>,
     plan: &'a Plan,
     /// Tokens that end a text.
@@ -162,7 +163,7 @@ impl AsMut<Run> for Numbered {
     }
 }
 
-impl Work for InTurn<'_> {
+impl Work for OrderedAnswers<'_> {
     type Question = (usize, Job);
     type Job = Numbered;
     type Error = anyhow::Error;
@@ -226,7 +227,7 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
 fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
     let unread = |error| anyhow!("it is no prompt object: {error}");
     let mut members: Map<String, Value> = serde_json::from_str(line).map_err(unread)?;
-    let own = own(&mut members)?;
+    let own = take_own_params(&mut members)?;
     let line: Line = serde_json::from_value(Value::Object(members)).map_err(unread)?;
     let tokens = match (line.prompt, line.messages, line.prompt_tokens) {
         (Some(prompt), None, None) => encode(&prompt, args, engine)?,
@@ -245,7 +246,7 @@ fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
 }
 
 /// Takes the constraint and the draft out of a prompt object. What is a file on the command line is its text here, or the object that it holds.
-fn own(members: &mut Map<String, Value>) -> Result<Params> {
+fn take_own_params(members: &mut Map<String, Value>) -> Result<Params> {
     let mut params = Params::new();
     for name in CONSTRAINTS.into_iter().chain(["draft"]) {
         match members.remove(name) {

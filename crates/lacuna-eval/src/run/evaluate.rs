@@ -94,7 +94,7 @@ pub fn evaluate(
     check(evaluation, &loaded, first.description(), codec)?;
     let sandbox = sandbox(evaluation, &loaded)?;
     let folder = Folder::create(&evaluation.out, configuration(evaluation, &loaded, sandbox.as_ref()))?;
-    let mut judge = Judge { sandbox, outcomes: HashMap::new() };
+    let mut grader = Grader { sandbox, outcomes: HashMap::new() };
     let begun = Instant::now();
 
     let mut ledgers = Vec::new();
@@ -140,7 +140,7 @@ pub fn evaluate(
         };
         report(ledger, done_now, left);
         decoder.decode(questions, evaluation.batch, replicas, |answers| {
-            for sample in judge.samples(benchmark, answers)? {
+            for sample in grader.samples(benchmark, answers)? {
                 ledger.add(sample)?;
                 done_now += 1;
                 left -= 1;
@@ -249,12 +249,12 @@ fn configuration(
 }
 
 /// Grades answers. Different strategies often write the same program, which is then run once.
-struct Judge {
+struct Grader {
     sandbox: Option<Sandbox>,
     outcomes: HashMap<String, Outcome>,
 }
 
-impl Judge {
+impl Grader {
     fn samples(&mut self, benchmark: &Benchmark, answers: Vec<Answer>) -> Result<Vec<Sample>> {
         let checks: Vec<Check> =
             answers.iter().map(|answer| benchmark.check(&benchmark.problems[answer.problem], &answer.text)).collect();

@@ -73,7 +73,7 @@ impl Shape {
 }
 
 /// Output of attention: for each tile and head, the mixed values and the mass of each row of the tile.
-pub(crate) struct Attended {
+pub(crate) struct AttentionOutput {
     shape: Shape,
     mixed: Lines<f32>,
     mass: Lines<f32>,
@@ -88,7 +88,7 @@ pub(crate) enum Want {
     Mass,
 }
 
-impl Attended {
+impl AttentionOutput {
     pub(crate) fn new(shape: Shape) -> Self {
         Self { shape, mixed: Lines::new(0), mass: Lines::new(0) }
     }

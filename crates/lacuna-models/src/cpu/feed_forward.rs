@@ -28,12 +28,12 @@ impl Network {
         output: &mut [f32],
         add: bool,
     ) {
-        self.enter(input, gate_up, rows, write);
+        self.gate(input, gate_up, rows, write);
         self.down.multiply(input, output, add);
     }
 
     /// Everything but the last product: its input is left in `input`.
-    pub(crate) fn enter(
+    pub(crate) fn gate(
         &self,
         input: &mut Input,
         gate_up: &mut Lines<f32>,

@@ -3,7 +3,7 @@
 use lacuna::{AttentionSource, Observation, View};
 use rayon::prelude::*;
 
-use super::attention::{Attended, Shape, Want, tile_rows};
+use super::attention::{AttentionOutput, Shape, Want, tile_rows};
 use super::experts::Routed;
 use super::feed_forward::FeedForward;
 use super::heads::HeadTransform;
@@ -44,7 +44,7 @@ pub(super) struct Work {
     pub(super) input: Input,
     query: Lines<f32>,
     pub(super) key_value: Lines<f32>,
-    pub(super) attended: Attended,
+    pub(super) attended: AttentionOutput,
     gate_up: Lines<f32>,
     routed: Routed,
 }
@@ -56,7 +56,7 @@ impl Forward {
             input: Input::new(),
             query: Lines::new(0),
             key_value: Lines::new(0),
-            attended: Attended::new(shape),
+            attended: AttentionOutput::new(shape),
             gate_up: Lines::new(0),
             routed: Routed::default(),
         };
@@ -93,7 +93,7 @@ impl Forward {
         all.select(layout, 0..layout.rows(), tile_rows());
         let last = weights.blocks.len() - 1;
         for (layer, block) in weights.blocks.iter().enumerate() {
-            work.enter(*sizes, block, hidden, None);
+            work.normalize(*sizes, block, hidden, None);
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             let Work { input, query, key_value, .. } = work;
             let mut fill = || {
@@ -108,20 +108,20 @@ impl Forward {
                 rayon::join(fill, || block.query.apply(input, query));
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
-                follow(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
+                record_rollout(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
                 add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
                 continue;
             }
             fill();
             if views.iter().any(|view| view.matrix.contains(&layer) || view.rollout) {
-                work.ask(block);
-                follow(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
+                work.project_queries(block);
+                record_rollout(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
                 add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
             }
-            if views.iter().any(|view| asks(view, layer)) {
+            if views.iter().any(|view| observes(view, layer)) {
                 masked.select(layout, masked_rows(layout, views, layer), tile_rows());
-                work.enter(*sizes, block, hidden, Some(masked));
-                work.ask(block);
+                work.normalize(*sizes, block, hidden, Some(masked));
+                work.project_queries(block);
                 let transform = block.query_transform(*sizes, rope);
                 work.attended.compute(layout, masked, transform, &work.query, context, Want::Mass);
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
@@ -147,14 +147,14 @@ impl Forward {
         let last = sources.iter().map(|source| source.layer).max().unwrap_or(0);
         let mut mean = vec![0.0; layout.keys()];
         for (layer, block) in weights.blocks.iter().enumerate().take(last + 1) {
-            work.enter(*sizes, block, hidden, None);
+            work.normalize(*sizes, block, hidden, None);
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             block.key_value.apply(&work.input, &mut work.key_value);
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
             context.fill(*shape, layout, transform, kv_store.complete(layout, layer, &work.key_value));
             for source in sources.iter().filter(|source| source.layer == layer) {
-                work.enter(*sizes, block, hidden, Some(one));
-                work.ask(block);
+                work.normalize(*sizes, block, hidden, Some(one));
+                work.project_queries(block);
                 let transform = block.query_transform(*sizes, rope);
                 let paid = work.attended.weights(
                     layout,
@@ -168,8 +168,8 @@ impl Forward {
                 mean.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / sources.len() as f32);
             }
             if layer < last {
-                work.enter(*sizes, block, hidden, None);
-                work.ask(block);
+                work.normalize(*sizes, block, hidden, None);
+                work.project_queries(block);
                 work.finish(*sizes, block, layout, all, rope, context, hidden);
             }
         }
@@ -184,8 +184,8 @@ impl Forward {
         for (row, &source) in output.chunks_exact_mut(sizes.hidden).zip(&selection.rows) {
             row.copy_from_slice(&hidden[source * sizes.hidden..][..sizes.hidden]);
         }
-        work.enter(*sizes, block, output, None);
-        work.ask(block);
+        work.normalize(*sizes, block, output, None);
+        work.project_queries(block);
         work.finish(*sizes, block, layout, selection, rope, context, output);
     }
 
@@ -228,7 +228,7 @@ impl Block {
 
 impl Work {
     /// Normalizes rows on their way into a block: those of a selection, or all.
-    pub(super) fn enter(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
+    pub(super) fn normalize(&mut self, sizes: Sizes, block: &Block, hidden: &[f32], selection: Option<&Selection>) {
         let width = sizes.hidden;
         let rows = selection.map_or(hidden.len() / width, Selection::len);
         self.input.fill(&block.query.matrix, rows, |index, values| {
@@ -238,7 +238,7 @@ impl Work {
     }
 
     /// The queries of the rows that entered.
-    pub(super) fn ask(&mut self, block: &Block) {
+    pub(super) fn project_queries(&mut self, block: &Block) {
         self.query.resize(self.input.rows() * block.query.matrix.n());
         block.query.apply(&self.input, &mut self.query);
     }
@@ -259,10 +259,10 @@ impl Work {
         self.attend(sizes, block, layout, selection, rope, context);
         block.output.add(&self.input, hidden);
         let source = &*hidden;
-        self.feed(sizes, block, selection.len(), |row, values| {
+        self.feed_forward(sizes, block, selection.len(), |row, values| {
             rms_norm(&source[row * width..][..width], &block.feed_forward_norm, sizes.epsilon, values);
         });
-        self.add_fed(block, hidden);
+        self.add_feed_forward(block, hidden);
     }
 
     /// Attention of the rows of a selection, whose queries were asked for, on its way into the output product.
@@ -282,10 +282,16 @@ impl Work {
     }
 
     /// The feed-forward network of `rows` rows that `write(row, values)` writes, all but its last product.
-    pub(super) fn feed(&mut self, sizes: Sizes, block: &Block, rows: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
+    pub(super) fn feed_forward(
+        &mut self,
+        sizes: Sizes,
+        block: &Block,
+        rows: usize,
+        write: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
         let Self { input, gate_up, routed, .. } = self;
         match &block.feed_forward {
-            FeedForward::Dense(network) => network.enter(input, gate_up, rows, write),
+            FeedForward::Dense(network) => network.gate(input, gate_up, rows, write),
             FeedForward::Experts(_) => {
                 routed.rows.resize(rows * sizes.hidden);
                 let lines = routed.rows.par_chunks_exact_mut(sizes.hidden).enumerate().with_min_len(16);
@@ -295,7 +301,7 @@ impl Work {
     }
 
     /// Adds what the feed-forward network makes of the rows that were fed.
-    pub(super) fn add_fed(&mut self, block: &Block, output: &mut [f32]) {
+    pub(super) fn add_feed_forward(&mut self, block: &Block, output: &mut [f32]) {
         let Self { input, gate_up, routed, .. } = self;
         match &block.feed_forward {
             FeedForward::Dense(network) => network.down.multiply(input, output, true),
@@ -331,7 +337,7 @@ impl Rollout {
 }
 
 /// Keeps a layer's attention for the views whose rollout is asked for.
-fn follow(
+fn record_rollout(
     work: &Work,
     layout: &Layout,
     all: &Selection,
@@ -349,13 +355,13 @@ fn follow(
     }
 }
 
-fn asks(view: &View<'_>, layer: usize) -> bool {
+fn observes(view: &View<'_>, layer: usize) -> bool {
     view.attention.iter().any(|source| source.layer == layer)
 }
 
 /// The masked rows, without shadows, of the views that ask for a layer's scores.
 fn masked_rows(layout: &Layout, views: &[View<'_>], layer: usize) -> impl Iterator<Item = usize> {
-    let asking = layout.spans.iter().zip(views).filter(move |(_, view)| asks(view, layer));
+    let asking = layout.spans.iter().zip(views).filter(move |(_, view)| observes(view, layer));
     let rows = asking.flat_map(|(span, _)| span.start..span.start + span.tokens);
     rows.filter(|&row| layout.is_masked(row))
 }
@@ -383,7 +389,7 @@ fn add_matrices(
 
 /// Puts a layer's mass where it was asked for.
 pub(super) fn collect(
-    attended: &Attended,
+    attended: &AttentionOutput,
     layout: &Layout,
     selection: &Selection,
     views: &[View<'_>],

@@ -14,7 +14,7 @@ use crate::layout::{Layout, Selection};
 
 /// For each run, what the layers gave its rows.
 pub(crate) struct Refreshed {
-    runs: HashMap<u64, Given>,
+    runs: HashMap<u64, LayerOutputs>,
     /// The keys and values of a layer, apart from those of the views that are computed together, which reading still needs.
     context: Context,
     /// The output of a layer's half for the rows that it computes.
@@ -22,7 +22,7 @@ pub(crate) struct Refreshed {
 }
 
 #[derive(Default)]
-struct Given {
+struct LayerOutputs {
     layers: Vec<Layer>,
     dependency: Vec<Vec<f32>>,
     /// The rows behind the last layer.
@@ -69,7 +69,7 @@ impl Forward {
             given.dependency = vec![vec![0.0; length]; view.attention.len()];
             given.layers = weights.blocks.iter().map(|_| Layer::default()).collect();
         }
-        let Given { layers, dependency, hidden } = given;
+        let LayerOutputs { layers, dependency, hidden } = given;
         let mut seen = Observation { dependency: dependency.clone(), ..Observation::default() };
         for scores in &mut seen.dependency {
             scores
@@ -88,7 +88,7 @@ impl Forward {
             let Refresh { prompt, anew, changed } = if first || number == 0 { everything } else { asked };
             let behind = if changed.is_some() { prompt } else { length };
             selection.select(layout, (0..if anew { prompt } else { 0 }).chain(behind..length), tile_rows());
-            work.enter(*sizes, block, hidden, Some(selection));
+            work.normalize(*sizes, block, hidden, Some(selection));
             let both = block.key_value.matrix.n();
             work.key_value.resize(selection.len() * both);
             block.key_value.apply(&work.input, &mut work.key_value);
@@ -99,8 +99,8 @@ impl Forward {
             selection.select(layout, fresh.into_iter(), tile_rows());
             output.resize(selection.len() * width);
             if selection.len() > 0 {
-                work.enter(*sizes, block, hidden, Some(selection));
-                work.ask(block);
+                work.normalize(*sizes, block, hidden, Some(selection));
+                work.project_queries(block);
                 work.attend(*sizes, block, layout, selection, rope, context);
                 collect(
                     &work.attended,
@@ -112,17 +112,17 @@ impl Forward {
                 );
                 block.output.apply(&work.input, output);
             }
-            give(hidden, &mut layer.attended, selection, output, width);
+            update_and_add(hidden, &mut layer.attended, selection, output, width);
             if selection.len() > 0 {
                 let rows = |index: usize, values: &mut [f32]| {
                     let row = &hidden[selection.rows[index] * width..][..width];
                     rms_norm(row, &block.feed_forward_norm, sizes.epsilon, values);
                 };
-                work.feed(*sizes, block, selection.len(), rows);
+                work.feed_forward(*sizes, block, selection.len(), rows);
                 output.fill(0.0);
-                work.add_fed(block, output);
+                work.add_feed_forward(block, output);
             }
-            give(hidden, &mut layer.fed, selection, output, width);
+            update_and_add(hidden, &mut layer.fed, selection, output, width);
         }
         dependency.clone_from(&seen.dependency);
         seen
@@ -175,7 +175,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// Replaces what the rows of a selection are given, and gives all rows theirs.
-fn give(hidden: &mut [f32], given: &mut Vec<f32>, selection: &Selection, output: &[f32], width: usize) {
+fn update_and_add(hidden: &mut [f32], given: &mut Vec<f32>, selection: &Selection, output: &[f32], width: usize) {
     given.resize(hidden.len(), 0.0);
     for (output, &row) in output.chunks_exact(width).zip(&selection.rows) {
         given[row * width..][..width].copy_from_slice(output);

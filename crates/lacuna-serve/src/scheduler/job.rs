@@ -97,7 +97,7 @@ pub(super) struct Job {
     /// When its first step began.
     begun: Option<Instant>,
     /// When its last step ended, or when it was submitted.
-    pub(super) rested: Instant,
+    pub(super) last_step: Instant,
     /// Since when its client has not read.
     unread_since: Option<Instant>,
     /// Steps that were told already.
@@ -126,7 +126,7 @@ impl Job {
             cancelled: Arc::default(),
             submitted: now,
             begun: None,
-            rested: now,
+            last_step: now,
             unread_since: None,
             sent: 0,
             alone_until: 0,
@@ -177,7 +177,7 @@ impl Job {
         Some(Candidate {
             spent: self.spent,
             cost: self.cost(),
-            rested: self.rested,
+            last_step: self.last_step,
             alone: self.steps() < self.alone_until,
             begun: self.begun.is_some(),
             keeps_state: self.run.keeps_state(),
@@ -211,7 +211,7 @@ impl Job {
     pub(super) fn report(&mut self) {
         let (room, steps) = (self.room.take(), self.steps());
         self.spent += self.cost();
-        self.rested = Instant::now();
+        self.last_step = Instant::now();
         self.finished = self.run.is_finished();
         if steps <= self.sent {
             return;

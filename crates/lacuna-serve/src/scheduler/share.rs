@@ -23,7 +23,7 @@ pub(super) struct Candidate {
     /// Positions that its next step takes.
     pub(super) cost: usize,
     /// When its last step ended.
-    pub(super) rested: Instant,
+    pub(super) last_step: Instant,
     /// It must be stepped alone.
     pub(super) alone: bool,
     /// It has taken a step.
@@ -53,7 +53,7 @@ impl Share {
     /// Chooses the runs of the next step, by their numbers.
     pub(super) fn choose(&mut self, runs: &[Candidate], limits: &Limits) -> Vec<usize> {
         let mut order: Vec<usize> = (0..runs.len()).filter(|&run| may_begin(run, runs, limits.batch)).collect();
-        order.sort_by_key(|&run| (runs[run].after(), runs[run].rested));
+        order.sort_by_key(|&run| (runs[run].after(), runs[run].last_step));
         let Some(&first) = order.first() else { return Vec::new() };
         // Who is no more than one of its steps ahead of the first is level with it.
         let level = runs[first].after() + runs[first].cost;
@@ -62,7 +62,7 @@ impl Share {
         let full = ahead.iter().take(limits.batch).map(|&run| runs[run].cost).sum::<usize>().min(limits.positions);
         if !ahead.is_empty() && self.favoured >= MAX_FAVOURED_STEPS * self.time.seconds(full) {
             let mut waiting = [ahead, behind].concat();
-            waiting.sort_by_key(|&run| runs[run].rested);
+            waiting.sort_by_key(|&run| runs[run].last_step);
             waiting.into_iter().for_each(|run| step.add(run));
             self.favours = false;
         } else {
@@ -174,8 +174,8 @@ mod tests {
         }
 
         fn add(&mut self, cost: usize) -> usize {
-            let rested = self.begun + Duration::from_secs_f64(self.now);
-            let run = Candidate { spent: 0, cost, rested, alone: false, begun: false, keeps_state: false };
+            let last_step = self.begun + Duration::from_secs_f64(self.now);
+            let run = Candidate { spent: 0, cost, last_step, alone: false, begun: false, keeps_state: false };
             self.runs.push(run);
             self.runs.len() - 1
         }
@@ -191,7 +191,7 @@ mod tests {
             for &run in &chosen {
                 let run = &mut self.runs[run];
                 run.spent += run.cost;
-                run.rested = self.begun + Duration::from_secs_f64(self.now);
+                run.last_step = self.begun + Duration::from_secs_f64(self.now);
                 run.begun = true;
             }
             chosen

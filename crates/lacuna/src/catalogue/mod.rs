@@ -129,7 +129,7 @@ pub enum Build {
 }
 
 /// Makes a `T` of a part's parameters.
-pub type Builder<T> = Box<dyn Fn(&Given<'_>) -> Result<T> + Send + Sync>;
+pub type Builder<T> = Box<dyn Fn(&PartParams<'_>) -> Result<T> + Send + Sync>;
 
 /// A published method under its own name.
 #[derive(Clone, Copy, Debug)]
@@ -413,7 +413,7 @@ impl Part {
     pub fn order(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Order>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Arc<dyn Order>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Order(Box::new(build)))
     }
@@ -422,7 +422,7 @@ impl Part {
     pub fn pace(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Box<dyn Pace>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Box<dyn Pace>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Pace(Box::new(build)))
     }
@@ -431,7 +431,7 @@ impl Part {
     pub fn revision(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Box<dyn Revision>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Box<dyn Revision>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Revision(Box::new(build)))
     }
@@ -440,7 +440,7 @@ impl Part {
     pub fn window(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Arc<dyn Window>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Arc<dyn Window>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Window(Box::new(build)))
     }
@@ -449,7 +449,7 @@ impl Part {
     pub fn length(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Box<dyn Length>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Box<dyn Length>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Length(Box::new(build)))
     }
@@ -458,7 +458,7 @@ impl Part {
     pub fn cache(
         name: &'static str,
         about: &'static str,
-        build: impl Fn(&Given<'_>) -> Result<Box<dyn Cache>> + Send + Sync + 'static,
+        build: impl Fn(&PartParams<'_>) -> Result<Box<dyn Cache>> + Send + Sync + 'static,
     ) -> Self {
         Self::new(name, about, Build::Cache(Box::new(build)))
     }
@@ -488,12 +488,12 @@ impl fmt::Debug for Part {
 }
 
 /// The parameters of a part: the values that were given, and the part's defaults for the others.
-pub struct Given<'a> {
+pub struct PartParams<'a> {
     part: &'a Part,
     params: &'a Params,
 }
 
-impl<'a> Given<'a> {
+impl<'a> PartParams<'a> {
     pub(crate) fn new(part: &'a Part, params: &'a Params) -> Result<Self> {
         for parameter in &part.parameters {
             match params.get(parameter.name) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::unroll::{EXPECTED_TPF, UNROLL, Unroll};
 use super::{Entry, Pace, Reads, THRESHOLD};
-use crate::catalogue::{Default, Given, Kind, Parameter, Part, Range};
+use crate::catalogue::{Default, Kind, Parameter, Part, PartParams, Range};
 use crate::{Block, Canvas, Ranked, Result, StepContext, Target};
 
 /// dInfer's hierarchy: the best of every run of neighbouring masks, and every position whose confidence exceeds a threshold.
@@ -51,7 +51,7 @@ pub(super) fn part() -> Part {
 }
 
 impl Groups {
-    pub(crate) fn of(given: &Given<'_>) -> Self {
+    pub(crate) fn of(given: &PartParams<'_>) -> Self {
         Self { threshold: given.optional_number("threshold"), low: given.optional_number("low_threshold") }
     }
 

@@ -1,6 +1,6 @@
 //! Passes between two tests whether a block is complete.
 
-use crate::catalogue::{Default, Given, Kind, Parameter};
+use crate::catalogue::{Default, Kind, Parameter, PartParams};
 use crate::{Block, Ranked};
 
 /// dInfer's unrolling: several passes are made before a block is tested for masks, so that some may find nothing to do.
@@ -26,7 +26,7 @@ pub(super) const EXPECTED_TPF: Parameter = Parameter::new(
 );
 
 impl Unroll {
-    pub(super) fn of(given: &Given<'_>) -> Self {
+    pub(super) fn of(given: &PartParams<'_>) -> Self {
         Self { most: given.integer("unroll"), expected: given.integer("expected_tpf"), until: 0 }
     }
 

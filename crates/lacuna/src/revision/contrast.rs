@@ -21,8 +21,8 @@ pub struct Contrast {
     /// Steps for the whole canvas; one per masked position if not given.
     pub steps: Option<usize>,
     in_block: usize,
-    /// Looks at a draft that are left.
-    looks: usize,
+    /// Passes over a draft that are left.
+    draft_passes: usize,
 }
 
 /// A measure of doubt in a token that the second pass did not see.
@@ -79,7 +79,7 @@ pub(super) fn part() -> Part {
             most: given.integer("revise_most"),
             steps: given.optional_integer("steps"),
             in_block: 1,
-            looks: 0,
+            draft_passes: 0,
         }))
     })
     .needs(&[Need::Beliefs])
@@ -89,7 +89,7 @@ pub(super) fn part() -> Part {
 impl Contrast {
     /// True if it revises in this step of a block.
     fn is_due(&self, block: &Block) -> bool {
-        if self.looks > 0 {
+        if self.draft_passes > 0 {
             return true;
         }
         let share = |part: f64| (part * self.in_block as f64) as usize;
@@ -100,20 +100,20 @@ impl Contrast {
 impl Revision for Contrast {
     fn enter(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.in_block = steps_in_block(self.steps, entry)?;
-        self.looks = entry.drafts;
+        self.draft_passes = entry.drafts;
         Ok(())
     }
 
     fn only_revises(&self, _canvas: &Canvas, _block: &Block) -> bool {
-        self.looks > 0
+        self.draft_passes > 0
     }
 
     fn needs_another_pass(&self) -> bool {
-        self.looks > 0
+        self.draft_passes > 0
     }
 
     fn rows(&self, canvas: &Canvas, block: &Block) -> Vec<Target> {
-        let protected = if self.looks > 0 { 0 } else { PROTECTED };
+        let protected = if self.draft_passes > 0 { 0 } else { PROTECTED };
         let end = block.range.end.saturating_sub(protected).max(block.range.start);
         let decided = canvas.decided_in(block.range.start..end);
         decided.filter(|_| self.is_due(block)).map(Target::Position).collect()
@@ -141,12 +141,12 @@ impl Revision for Contrast {
                 Doubt::Unlikely => {}
             }
         }
-        let most = if self.looks > 0 { self.most } else { self.most.min(chosen.len()) };
+        let most = if self.draft_passes > 0 { self.most } else { self.most.min(chosen.len()) };
         let replaced = lowest(doubted, most).into_iter();
         let edit = |position| Commit::of(position, context.probed(position).expect("it was probed"));
         let changed = |edit: &Commit| edit.token != context.canvas().tokens()[edit.position];
         let edited: Vec<Commit> = replaced.map(edit).filter(changed).collect();
-        self.looks = if edited.is_empty() { 0 } else { self.looks.saturating_sub(1) };
+        self.draft_passes = if edited.is_empty() { 0 } else { self.draft_passes.saturating_sub(1) };
         Ok(Changes { edited, reopened: Vec::new() })
     }
 

@@ -10,7 +10,7 @@ use crate::{
 /// masks the model is surest of is kept: the mean of ln p of their most probable tokens is the highest, of equals the shortest.
 /// Several gaps are found one after the other; those to come are as short as they can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Find {
+pub struct GapSearch {
     /// The first mask of each gap, ascending.
     pub gaps: Vec<usize>,
     /// The longest length that is tried.
@@ -19,7 +19,7 @@ pub struct Find {
     least: usize,
 }
 
-impl Find {
+impl GapSearch {
     /// Finds the lengths of the gaps whose only masks stand at these positions.
     pub fn new(gaps: Vec<usize>, most: usize) -> Self {
         Self { gaps, most, least: 1 }
@@ -47,7 +47,7 @@ pub(crate) fn shortest(canvas: Canvas, options: &mut Options, vocabulary: usize)
         let (longer, _) = find.longer(&canvas, more);
         match Allowed::new(&longer, options, vocabulary) {
             Ok(_) => {
-                options.find = Some(Find { least: 1 + more, ..find });
+                options.find = Some(GapSearch { least: 1 + more, ..find });
                 return Ok(longer);
             }
             Err(error) => refused = refused.or(Some(error)),
@@ -112,14 +112,14 @@ pub(crate) fn find(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Resu
     let mut scored: Vec<(Trial, f64)> = trials.into_iter().zip(scores).collect();
     for (index, run) in runs.iter_mut().enumerate() {
         let others = scored.split_off(scored.iter().take_while(|(trial, _)| trial.run == index).count());
-        run.found(std::mem::replace(&mut scored, others), predictor)?;
+        run.adopt_length(std::mem::replace(&mut scored, others), predictor)?;
     }
     Ok(())
 }
 
 impl Run {
     /// True if there are gaps whose lengths are to be found.
-    pub(crate) fn is_unmeasured(&self) -> bool {
+    pub(crate) fn has_unknown_gaps(&self) -> bool {
         self.state.options.find.is_some()
     }
 
@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// Takes over the length that the model is surest of.
-    fn found(&mut self, trials: Vec<(Trial, f64)>, predictor: &mut dyn Predictor) -> Result<()> {
+    fn adopt_length(&mut self, trials: Vec<(Trial, f64)>, predictor: &mut dyn Predictor) -> Result<()> {
         let layers = self.model.layers.max(1);
         let tried = trials.iter().map(|(trial, score)| Tried { length: trial.length, score: *score }).collect();
         for (trial, _) in &trials {

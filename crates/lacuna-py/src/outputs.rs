@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use crate::arrays::{Logits, dependency};
-use crate::errors::carry;
+use crate::errors::wrap;
 use crate::pool::SHARED;
 
 /// More positions than anybody means.
@@ -20,7 +20,7 @@ const MAX_LENGTH: usize = 1 << 24;
 const UNKNOWN: usize = 1 << 22;
 
 /// A predictor that knows what it is given before each step.
-pub(crate) struct Given {
+pub(crate) struct GivenOutputs {
     description: Description,
     /// The largest token id in use.
     largest: Token,
@@ -63,7 +63,7 @@ fn read(believed: &Believed) -> Belief {
     Belief { token, probability, first, second, entropy, divergence, scored, vote, alternatives }
 }
 
-impl Given {
+impl GivenOutputs {
     /// A model with this mask token. Its vocabulary, if not told, is what the first logits have room for.
     pub(crate) fn new(mask: Token, vocabulary: Option<usize>, layers: usize, shifted: bool, largest: Token) -> Self {
         let description = Description {
@@ -97,13 +97,13 @@ impl Given {
     }
 
     /// Takes the answers for the coming step: logits for each of its views, and attention for the first.
-    pub(crate) fn hand_in(&mut self, logits: Vec<Logits>, attention: Option<Py<PyAny>>) {
+    pub(crate) fn set(&mut self, logits: Vec<Logits>, attention: Option<Py<PyAny>>) {
         self.logits = logits;
         self.attention = attention;
     }
 
     /// Lets go of the answers. What they leave to be remembered counts if the step has succeeded.
-    pub(crate) fn let_go(&mut self, succeeded: bool) {
+    pub(crate) fn clear(&mut self, succeeded: bool) {
         self.logits.clear();
         self.attention = None;
         let (fresh, current) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.current));
@@ -130,7 +130,7 @@ impl Given {
                 continue;
             }
             Job::step([&mut *job], self)?;
-            self.let_go(true);
+            self.clear(true);
         }
         let kept = |(position, logits, log_total)| (position, Previous { logits, log_total });
         self.previous = previous.into_iter().map(kept).collect();
@@ -182,7 +182,7 @@ impl Given {
     fn believe(&mut self, rows: &[Row<'_>], wanted: &[usize]) -> Result<Vec<Belief>> {
         let guide = rows.iter().find_map(|row| row.guide);
         let unguided = guide.map(|guide| &self.logits[guide.view]);
-        let on_device = Python::attach(|py| self.logits[0].reduce(py, rows, wanted, unguided)).map_err(carry)?;
+        let on_device = Python::attach(|py| self.logits[0].reduce(py, rows, wanted, unguided)).map_err(wrap)?;
         if let Some((width, beliefs)) = on_device {
             self.fit(width)?;
             let check = |(row, belief): (&Row<'_>, Option<Belief>)| {
@@ -190,7 +190,7 @@ impl Given {
             };
             return rows.iter().zip(beliefs).map(check).collect();
         }
-        let take = |logits: &Logits| Python::attach(|py| logits.rows(py, wanted)).map_err(carry);
+        let take = |logits: &Logits| Python::attach(|py| logits.rows(py, wanted)).map_err(wrap);
         let (logits, unguided) = (take(&self.logits[0])?, unguided.map(take).transpose()?);
         self.fit(logits.width())?;
         if let Some(unguided) = &unguided {
@@ -207,7 +207,7 @@ impl Given {
             believe(row, scratch, &mut kept).map(|belief| (belief, kept))
         };
         let all = || rows.par_iter().enumerate().map_init(Default::default, |scratch, at| one(scratch, (at.0, at.1)));
-        let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(carry)??;
+        let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(wrap)??;
         let mut beliefs = Vec::with_capacity(rows.len());
         for (row, (belief, kept)) in rows.iter().zip(read) {
             self.fresh.extend(kept.map(|kept| (row.target.position(), kept)));
@@ -217,7 +217,7 @@ impl Given {
     }
 }
 
-impl Predictor for Given {
+impl Predictor for GivenOutputs {
     fn description(&self) -> &Description {
         &self.description
     }
@@ -228,7 +228,7 @@ impl Predictor for Given {
             Some(answer) => return Err(out_of_step(&answer)),
             None => {
                 let seen = views.iter().map(|view| self.dependency(view.attention, view.tokens));
-                seen.collect::<PyResult<_>>().map_err(carry)?
+                seen.collect::<PyResult<_>>().map_err(wrap)?
             }
         };
         self.current.push(Answer::Seen(seen.clone()));
