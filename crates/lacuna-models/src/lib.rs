@@ -84,7 +84,7 @@ pub use info::ModelInfo;
 pub use job::Job;
 #[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
-pub use model::{Device, Memory, Model, describe_devices, load, load_replicas};
+pub use model::{Device, KernelTime, Memory, Model, Profile, describe_devices, load, load_replicas};
 #[cfg(feature = "text")]
 pub use moments::Moment;
 pub use precision::{ActivationFormat, Format, Precision, WeightFormat};

@@ -122,6 +122,18 @@ pub trait Model: Predictor + Send {
     /// The most operations a second, in GFLOP/s, that its device does in its precision. It is measured.
     fn ceiling_gflops(&mut self) -> Result<f64>;
 
+    /// Times each kernel that is launched from now on, on a GPU.
+    fn begin_profile(&mut self) -> Result<()> {
+        Err(Error::Request(
+            "the kernels of a GPU are timed one by one, and this computes on the CPU: use --device cuda".into(),
+        ))
+    }
+
+    /// Ends that.
+    fn end_profile(&mut self) -> Result<Profile> {
+        Ok(Profile::default())
+    }
+
     /// Waits until everything asked so far is computed, where that goes on behind the caller's back. Only measuring needs it.
     fn wait(&mut self) -> Result<()> {
         Ok(())
@@ -140,6 +152,26 @@ pub trait Model: Predictor + Send {
     ) -> lacuna::Result<Option<Vec<f32>>> {
         Ok(None)
     }
+}
+
+/// Where a GPU spent its time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Profile {
+    /// All kernels, the one that took longest first.
+    pub kernels: Vec<KernelTime>,
+    /// Number of experts that got rows, summed over the layers.
+    pub experts_used: usize,
+}
+
+/// Time that a GPU spent in a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KernelTime {
+    /// Name of the kernel; of a product by cublasLt its sizes too.
+    pub kernel: String,
+    /// Number of launches.
+    pub launches: usize,
+    /// Milliseconds of all of them.
+    pub ms: f64,
 }
 
 /// Memory use of a predictor, in bytes.

@@ -7,7 +7,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lacuna::{Belief, Borders, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
 use lacuna_models::{
-    Checkpoint, CpuSpeed, Device, Isa, Model, Plan, Precision, Shape, forward_bytes, forward_flops, load,
+    Checkpoint, CpuSpeed, Device, Isa, KernelTime, Model, Plan, Precision, Profile, Shape, forward_bytes,
+    forward_flops, load,
 };
 use serde::Serialize;
 
@@ -59,6 +60,9 @@ pub(crate) struct Bench {
     /// Number of steps to measure
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = parse_positive)]
     repetitions: usize,
+    /// Time each kernel of a further step, on a GPU
+    #[arg(long)]
+    kernels: bool,
     #[command(flatten)]
     decoding: Decoding,
     /// Output format
@@ -87,6 +91,8 @@ struct Report {
     peak_memory_bytes: Option<u64>,
     #[serde(flatten)]
     cpu: Option<Cpu>,
+    #[serde(flatten)]
+    profile: Option<Profile>,
 }
 
 /// The CPU, and what bounds the forward pass on it.
@@ -141,6 +147,7 @@ struct Sample {
     rows: usize,
     computed: usize,
     tokens: usize,
+    profile: Option<Profile>,
 }
 
 pub(crate) fn bench(args: &Bench) -> Result<()> {
@@ -169,10 +176,15 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         read: Duration::ZERO,
         rows: 0,
     };
+    if args.kernels {
+        // A device that cannot tell says so before anything is measured.
+        model.inner.begin_profile()?;
+        model.inner.end_profile()?;
+    }
     // Before the steps, which heat the chip.
     let ceiling_gflops = model.inner.ceiling_gflops()?;
 
-    let mut take = || -> Result<Sample> {
+    let mut take = |with_kernels: bool| -> Result<Sample> {
         let begin = || begin([prefix, length], &plan, model.description());
         let mut runs = (0..args.batch).map(|_| begin()).collect::<Result<Vec<Run>>>()?;
         if cached {
@@ -180,18 +192,23 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
         }
         let before: usize = runs.iter().map(Run::rows_computed).sum();
         (model.forward, model.read, model.rows) = Default::default();
+        if with_kernels {
+            model.inner.begin_profile()?;
+        }
         let begun = Instant::now();
         lacuna::step(&mut runs.iter_mut().collect::<Vec<_>>(), &mut model)?;
         let total = begun.elapsed();
+        let profile = if with_kernels { Some(model.inner.end_profile()?) } else { None };
         let tokens = runs.iter().filter_map(|run| run.trace().deltas.last()).map(|delta| delta.committed.len()).sum();
         let computed = runs.iter().map(Run::rows_computed).sum::<usize>() - before;
         runs.into_iter().for_each(|run| run.abandon(&mut model));
-        Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, computed, tokens })
+        Ok(Sample { total, forward: model.forward, read: model.read, rows: model.rows, computed, tokens, profile })
     };
     // The first step finds no buffers yet.
-    take()?;
-    let samples = (0..args.repetitions).map(|_| take()).collect::<Result<Vec<_>>>()?;
+    take(false)?;
+    let samples = (0..args.repetitions).map(|_| take(false)).collect::<Result<Vec<_>>>()?;
     let best = samples.into_iter().min_by_key(|sample| sample.total).context("--repetitions is 1 or more")?;
+    let profile = if args.kernels { take(true)?.profile } else { None };
 
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let device = model.inner.device();
@@ -227,6 +244,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
             tokens_per_second: best.tokens as f64 / best.total.as_secs_f64(),
             peak_memory_bytes,
             cpu,
+            profile,
         },
         args.format,
     )
@@ -265,10 +283,18 @@ fn report(report: &Report, format: Format) -> Result<()> {
     line("  forward", format!("{:.2} ms ({speed})", report.forward_ms))?;
     line("  read", format!("{:.2} ms ({} rows)", report.read_ms, report.rows_read))?;
     line("  decode", format!("{:.3} ms", report.decode_ms))?;
-    match report.peak_memory_bytes {
-        Some(bytes) => line("peak memory", format!("{:.0} MB", bytes as f64 * 1e-6)),
-        None => Ok(()),
+    if let Some(bytes) = report.peak_memory_bytes {
+        line("peak memory", format!("{:.0} MB", bytes as f64 * 1e-6))?;
     }
+    let Some(Profile { kernels, experts_used }) = &report.profile else { return Ok(()) };
+    if *experts_used > 0 {
+        line("experts used", format!("{experts_used}, summed over the layers"))?;
+    }
+    line("kernels", format!("{:.2} ms", kernels.iter().map(|time| time.ms).sum::<f64>()))?;
+    for KernelTime { kernel, launches, ms } in kernels {
+        print(&format!("  {ms:8.3} ms {launches:5} x {kernel}"))?;
+    }
+    Ok(())
 }
 
 /// The most memory this process has held, where the system tells.

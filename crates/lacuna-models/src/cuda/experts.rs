@@ -30,6 +30,8 @@ pub(crate) struct Routed {
     weights: Buffer<f32>,
     order: Buffer<u32>,
     tiles: Buffer<ExpertTile>,
+    /// One number: experts that got rows, of all layers and passes since it was set to zero.
+    pub(crate) used: Buffer<u32>,
     inner: Elements,
     outputs: Buffer<f32>,
 }
@@ -60,6 +62,7 @@ impl Routed {
             weights: Buffer::new(gpu, 0)?,
             order: Buffer::new(gpu, 0)?,
             tiles: Buffer::new(gpu, 0)?,
+            used: Buffer::new(gpu, 1)?,
             inner: Elements::new(gpu, precision, 0)?,
             outputs: Buffer::new(gpu, 0)?,
         }))
@@ -123,6 +126,7 @@ impl Routed {
             weights: self.weights.all(),
             order: self.order.all(),
             tiles: self.tiles.all(),
+            used: self.used.all(),
             inner: self.inner.all(),
             outputs: self.outputs.all(),
         }

@@ -8,7 +8,7 @@ use lacuna::{Observation, Token, View};
 use super::activations::Activations;
 use super::attention::{Shape, tiles};
 use super::block::Computation;
-use super::buffer::DeviceSlice;
+use super::buffer::{Buffer, DeviceSlice};
 use super::compile::Variant;
 use super::gpu::Gpu;
 use super::graphs::{Graphs, Pass};
@@ -88,6 +88,11 @@ impl Forward {
 
     pub(crate) fn kernels(&self) -> &Kernels {
         &self.machine.kernels
+    }
+
+    /// Number of experts that got rows, summed over layers and passes, if the model has experts.
+    pub(crate) fn experts_used(&self) -> Option<&Buffer<u32>> {
+        self.activations.routed.as_ref().map(|routed| &routed.used)
     }
 
     /// Dependency scores of the last pass.

@@ -8,6 +8,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
 use cudarc::{cublaslt, nvrtc};
 
+use super::profile::Launches;
 use crate::{Error, Result};
 
 /// One of the GPUs that the driver shows, and the one stream on which everything happens in order.
@@ -20,6 +21,7 @@ pub(crate) struct Gpu {
     waits: AtomicU64,
     /// The last of these that has finished.
     finished_waits: AtomicU64,
+    pub(crate) profile: Launches,
 }
 
 /// Compute capability from which on there are tensor cores for bf16.
@@ -61,6 +63,7 @@ impl Gpu {
             capability,
             waits: AtomicU64::new(0),
             finished_waits: AtomicU64::new(0),
+            profile: Launches::default(),
         }))
     }
 

@@ -49,6 +49,12 @@ pub(crate) fn ceiling_gflops(kernels: &Kernels, precision: Precision) -> Result<
     best(gpu, 2.0 * (SIDE as f64).powi(3), || products.multiply(kernels, factors))
 }
 
+/// Launches some 20 ms of work.
+pub(crate) fn keep_busy(kernels: &Kernels) -> Result<()> {
+    let output = Buffer::<f32>::new(kernels.gpu(), 1)?;
+    kernels.ceiling(if kernels.gpu().is_emulated() { 1 } else { 40_000 }, output.all())
+}
+
 /// The best rate of several.
 fn best(gpu: &Gpu, operations: f64, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let (begin, end) = (Event::new()?, Event::new()?);

@@ -4,7 +4,7 @@
 //!
 //! | layer | files |
 //! |---|---|
-//! | the device | `gpu` (context and stream), `event`, `buffer` (memory), `staging` (transfers), `compile` (nvrtc) |
+//! | the device | `gpu` (context and stream), `event`, `profile`, `buffer` (memory), `staging` (transfers), `compile` (nvrtc) |
 //! | kernels | `kernel`: each `.cu` file with a `.rs` file that declares its structs and launches it; `product` (cublasLt) |
 //! | the model | `weights`, `matrix`, `fp8`, `int4`, `experts`, `rope`, `attention` (tiles) |
 //! | a forward pass | `forward`, made of `activations`, `inputs`, `graphs` (recorded passes), `kv_store`; `block` is the computation |
@@ -58,6 +58,7 @@ mod matrix;
 mod measure;
 mod predictor;
 mod product;
+mod profile;
 mod read;
 mod rope;
 mod staging;

@@ -10,14 +10,14 @@ use super::forward::Forward;
 use super::fp8;
 use super::gpu::Gpu;
 use super::kernel::Kernels;
-use super::measure::ceiling_gflops;
+use super::measure::{ceiling_gflops, keep_busy};
 use super::read::Reader;
 use super::weights::Weights;
 use crate::ask::check;
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
-use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Result};
+use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Profile, Result};
 
 /// A model on an NVIDIA GPU.
 ///
@@ -227,6 +227,25 @@ impl Model for CudaPredictor {
     fn ceiling_gflops(&mut self) -> Result<f64> {
         self.gpu.bind()?;
         ceiling_gflops(self.forward.kernels(), self.precision)
+    }
+
+    fn begin_profile(&mut self) -> Result<()> {
+        self.gpu.bind()?;
+        if let Some(used) = self.forward.experts_used() {
+            used.write(0, &[0])?;
+        }
+        keep_busy(self.forward.kernels())?;
+        self.gpu.profile.begin(&self.gpu)
+    }
+
+    fn end_profile(&mut self) -> Result<Profile> {
+        self.gpu.bind()?;
+        let kernels = self.gpu.profile.end(&self.gpu)?;
+        let mut experts_used = [0];
+        if let Some(used) = self.forward.experts_used() {
+            used.read(0, &mut experts_used)?;
+        }
+        Ok(Profile { kernels, experts_used: experts_used[0] as usize })
     }
 
     fn wait(&mut self) -> Result<()> {

@@ -299,7 +299,8 @@ impl Plan {
             )
             .result()?;
         }
-        Ok(())
+        let Form { m, n, k, .. } = self.form;
+        gpu.profile.note(gpu, || format!("cublasLt {m} x {n} x {k}"))
     }
 }
 

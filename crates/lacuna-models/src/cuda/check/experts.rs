@@ -30,6 +30,7 @@ struct Rig {
     weights: Buffer<f32>,
     order: Buffer<u32>,
     tiles: Buffer<ExpertTile>,
+    used: Buffer<u32>,
     inner: Values,
     outputs: Buffer<f32>,
 }
@@ -90,6 +91,7 @@ impl Rig {
             weights: lab.buffer(&weights)?,
             order: lab.zeros(rows * active)?,
             tiles: lab.zeros(most_tiles(&experts, rows))?,
+            used: lab.zeros(1)?,
             inner,
             outputs: lab.buffer(&outputs)?,
             exact: Exact {
@@ -125,6 +127,7 @@ impl Rig {
             weights: self.weights.all(),
             order: self.order.all(),
             tiles: self.tiles.all(),
+            used: self.used.all(),
             inner: self.inner.all(),
             outputs: self.outputs.all(),
         }

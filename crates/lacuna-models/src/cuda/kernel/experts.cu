@@ -122,7 +122,9 @@ KERNEL group(Grouping g) {
     const u32 share = (g.experts + blockDim.x - 1) / blockDim.x;
     const u32 begin = min(threadIdx.x * share, g.experts), end = min(begin + share, g.experts);
     u64 own = 0;
-    for (u32 e = begin; e < end; e++) own += size(e);
+    u32 used = 0;
+    for (u32 e = begin; e < end; e++) own += size(e), used += places[e] > 0;
+    if (used) atomicAdd(g.used, used);
     u64 sum = own;
     for (u32 offset = 1; offset < 32; offset *= 2) {
         const u64 other = __shfl_up_sync(~0u, sum, offset);

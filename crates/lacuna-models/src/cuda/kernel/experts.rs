@@ -70,6 +70,8 @@ c_structs! {
         /// Indices into `chosen`, by expert.
         order: Out<u32>,
         tiles: Out<ExpertTile>,
+        /// Gets the number of experts with rows added.
+        used: Out<u32>,
         most_tiles: u32,
         experts: u32,
         active: u32,
@@ -123,6 +125,8 @@ pub(crate) struct ExpertsCall<'a> {
     pub(crate) weights: DeviceSlice<'a, f32>,
     pub(crate) order: DeviceSlice<'a, u32>,
     pub(crate) tiles: DeviceSlice<'a, ExpertTile>,
+    /// One number: experts that got rows, counted on.
+    pub(crate) used: DeviceSlice<'a, u32>,
     pub(crate) inner: ElementSlice<'a>,
     pub(crate) outputs: DeviceSlice<'a, f32>,
 }
@@ -213,14 +217,16 @@ impl Kernels {
     /// # Safety
     /// `present` is at most `rows`, and what was chosen are experts.
     pub(crate) unsafe fn group(&self, call: ExpertsCall<'_>) -> Result<()> {
-        let ExpertsCall { experts, rows, present, chosen, order, tiles, .. } = call;
+        let ExpertsCall { experts, rows, present, chosen, order, tiles, used, .. } = call;
         let most_tiles = most_tiles(experts, rows);
         assert!(rows * experts.active <= chosen.len().min(order.len()) && most_tiles <= tiles.len());
+        assert!(used.len() == 1);
         let argument = Grouping {
             chosen: chosen.into(),
             present: present.into(),
             order: order.into(),
             tiles: tiles.into(),
+            used: used.into(),
             most_tiles: to_u32(most_tiles),
             experts: to_u32(experts.count),
             active: to_u32(experts.active),

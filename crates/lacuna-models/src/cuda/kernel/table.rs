@@ -27,6 +27,7 @@ use crate::Result;
 
 /// A kernel that takes an `A`.
 pub(super) struct Kernel<A> {
+    name: &'static str,
     function: sys::CUfunction,
     argument: PhantomData<fn(A)>,
 }
@@ -68,7 +69,7 @@ impl<A: Plain> Kernel<A> {
         unsafe {
             result::launch_kernel(self.function, blocks, threads, to_u32(shared), gpu.stream(), &mut arguments)?;
         }
-        Ok(())
+        gpu.profile.note(gpu, || self.name.to_string())
     }
 
     /// Allows the kernel that many bytes of dynamic shared memory.
@@ -149,11 +150,11 @@ struct Module(sys::CUmodule);
 unsafe impl Send for Module {}
 
 impl Module {
-    fn kernel<A>(&self, name: &str) -> Result<Kernel<A>> {
-        let name = CString::new(name).expect("a name has no zero byte");
+    fn kernel<A>(&self, name: &'static str) -> Result<Kernel<A>> {
+        let symbol = CString::new(name).expect("a name has no zero byte");
         // SAFETY: the module is loaded. `Kernels` keeps it loaded for as long as the function is there.
-        let function = unsafe { module::get_function(self.0, name)? };
-        Ok(Kernel { function, argument: PhantomData })
+        let function = unsafe { module::get_function(self.0, symbol)? };
+        Ok(Kernel { name, function, argument: PhantomData })
     }
 }
 
