@@ -55,9 +55,9 @@ pub(crate) enum Command {
     Grade(Grade),
     /// Turn results into tables and plots
     Report(Report),
-    /// GapSearch the attention layers and heads that suit a model and task
+    /// Find the attention layers and heads that suit a model and task
     Tune(Tune),
-    /// Serve the model: OpenAI's API, and a page on which one sees the order
+    /// Serve the model: OpenAI's API, and a page that shows the decoding order
     #[cfg(feature = "serve")]
     Serve(Serve),
     /// Explain the strategies and how to combine them

@@ -59,7 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
-/// A cause in words, parameters being called as the flags that set them.
+/// The message of an error, with parameters named as flags.
 fn describe(cause: &(dyn std::error::Error + 'static)) -> String {
     let flag = |advice: &Advice| {
         let value = advice.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();

@@ -179,7 +179,7 @@ pub(crate) fn wants_colour() -> bool {
     stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Tokens for each second, in words.
+/// Tokens per second, for people to read.
 pub(crate) fn speed(tokens_per_second: f64) -> String {
     let digits = usize::from(tokens_per_second < 10.0);
     format!("{tokens_per_second:.digits$} tokens/s")

@@ -137,7 +137,7 @@ fn constraints_that_cannot_be_kept_are_refused() {
         (&["--regex", "(a"][..], "--regex: the pattern \"(a\" is refused: unclosed group"),
         (&["--regex", "(a|b)*a(a|b){40}"], "--regex: the constraint is too large"),
         (&["--regex", "x{300}", "--gen-length", "32"], "--gen-length is 32, but it must be at least"),
-        (&["--regex", "a", "--json"], "--json: there is a constraint already (regex)"),
+        (&["--regex", "a", "--json"], "--json: there is another constraint (regex)"),
         (&["--json", "--suppress-eos"], "leave out --suppress-eos"),
         (&["--json-schema", "no-such-file"], "--json-schema is no-such-file, but it cannot be read"),
     ] {

@@ -242,7 +242,11 @@ impl<'a> Parser<'a> {
             Some('x') => 2,
             Some('u') => 4,
             Some('U') => 8,
-            _ => return self.error("a backslash is followed by something unknown"),
+            _ => {
+                return self.error(
+                    "unknown escape: use \\n, \\r, \\t, \\xHH, \\uHHHH or a backslash before \", \\, [, ], ^ or -",
+                );
+            }
         };
         let code = self.rest.get(..length).and_then(|digits| u32::from_str_radix(digits, 16).ok());
         match code.and_then(char::from_u32) {

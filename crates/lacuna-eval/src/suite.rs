@@ -128,7 +128,7 @@ impl Suite {
     }
 
     /// Everything it measures on a model of this family with so many layers, of which `usual` are used where the suite
-    /// names none. What stands in several groups is measured once.
+    /// names none. A trial in several groups is measured once.
     pub fn trials(&self, family: &str, layers: usize, usual: &[usize]) -> Result<Vec<Trial>> {
         let mut trials: Vec<Trial> = Vec::new();
         for group in &self.group {

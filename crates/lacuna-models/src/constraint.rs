@@ -20,7 +20,7 @@ pub(crate) fn named(params: &Params) -> Result<Option<&'static str>> {
     match (names.next(), names.next()) {
         (Some(name), Some(other)) => Err(Error::BadConstraint {
             name: other,
-            why: format!("there is a constraint already ({name}): give one of them"),
+            why: format!("there is another constraint ({name}): give only one"),
         }),
         (name, _) => Ok(name),
     }

@@ -106,7 +106,7 @@ impl Checkpoint {
             let behind = &rest[start..];
             let after = |name: &str| &behind[name.len()..];
             rest = match mark {
-                Mark::Draft if open => return refuse(behind, "a draft has begun already: end it with </draft>"),
+                Mark::Draft if open => return refuse(behind, "<draft> inside a draft: end the first with </draft>"),
                 Mark::Gap | Mark::Unknown if open => {
                     return refuse(behind, "a draft has no gaps in it: end it with </draft> before the gap");
                 }

@@ -262,7 +262,7 @@ pub enum Error {
     NoGpu {
         /// Reason.
         reason: String,
-        /// True if there is an NVIDIA driver, so that somebody may expect a GPU to be used.
+        /// True if there is an NVIDIA driver, so that a GPU may be expected.
         expected: bool,
     },
     /// A precision or a part of a model that the CUDA predictor does not have.
@@ -392,7 +392,7 @@ impl From<Error> for lacuna::Error {
     }
 }
 
-/// Bytes, as people say it.
+/// A number of bytes, for people to read.
 pub(crate) fn amount(bytes: usize) -> String {
     match bytes as f64 {
         bytes if bytes < 1e8 => format!("{:.0} MB", bytes * 1e-6),

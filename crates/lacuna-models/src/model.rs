@@ -134,7 +134,7 @@ pub trait Model: Predictor + Send {
         Ok(Profile::default())
     }
 
-    /// Waits until everything asked so far is computed, where that goes on behind the caller's back. Only measuring needs it.
+    /// Waits for work that the device does asynchronously. Only measurements need it.
     fn wait(&mut self) -> Result<()> {
         Ok(())
     }

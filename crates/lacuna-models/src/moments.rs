@@ -1,4 +1,4 @@
-//! Moments of a run that are worth looking at, told from its trace.
+//! Captions for the notable steps of a run, made from its trace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Kind, RunSummary};
 use crate::{Specials, Text};
 
-/// Most tokens that a sentence names.
+/// Most tokens that a caption names.
 const NAMED: usize = 5;
-/// Share of the places that must be ends of text before the first word for that to be told.
+/// Share of the positions that must be end tokens before the first word for a caption to say so.
 const MANY_ENDS: f64 = 0.25;
 
-/// A step that is worth looking at.
+/// A notable step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Number of the step, from 1.
@@ -75,7 +75,7 @@ struct MomentWriter<'a> {
     opened: usize,
     /// Positions declared to be end of text before there was a word.
     empty: usize,
-    /// The step that decides the most at once, if it is worth telling.
+    /// The step that decides the most positions, if it is notable.
     widest: Option<usize>,
 }
 

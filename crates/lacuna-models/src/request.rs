@@ -99,10 +99,10 @@ impl Request {
     /// The plan for any model. Constraints are about text, so that they need a checkpoint's tokenizer.
     pub fn plan_for(&self, model: &PlanContext) -> Result<Plan> {
         if let Some(name) = named(self)? {
-            return Err(Error::BadConstraint { name, why: "the tokenizer of this model is not known here".into() });
+            return Err(Error::BadConstraint { name, why: "it needs a tokenizer, and there is none here".into() });
         }
         if let Some(draft) = self.word("draft") {
-            let expected = "must be left out: the tokenizer of this model is not known here";
+            let expected = "must be left out: it needs a tokenizer, and there is none here";
             return Err(Error::parameter("draft", draft, expected));
         }
         let name = self.strategy_for(model);
@@ -261,7 +261,7 @@ impl PlanContext {
         named(params).or_else(|| named(&self.recommended)).unwrap_or_else(|| vec![self.layers / 6])
     }
 
-    /// The attention that an order would use with these parameters, for whoever watches it.
+    /// The attention that an order would use with these parameters, to be observed with any order.
     pub fn attention_for(&self, params: &Params) -> Vec<AttentionSource> {
         sources(Some(self.layers_for(params)), params.integers("heads"))
     }
@@ -276,7 +276,7 @@ impl Plan {
     /// The same plan with a constraint on the text, which is given by this name.
     pub fn constrain(mut self, name: &'static str, constraint: &Constraint, checkpoint: &Checkpoint) -> Result<Self> {
         if self.constraint.is_some() {
-            return Err(Error::BadConstraint { name, why: "there is a constraint already: give one of them".into() });
+            return Err(Error::BadConstraint { name, why: "there is another constraint: give only one".into() });
         }
         if !self.options.suppressed.is_empty() {
             let message = Message::from("a constraint says itself where the text may end: leave out ");
@@ -380,7 +380,7 @@ impl Plan {
     }
 
     /// A run that fills the gaps of a text and revises its drafts. Nothing ends such a text, so it never stops early, and end tokens
-    /// are not chosen unless `allow_eos` is set; but a text that ends with a gap of unknown length is an answer to what stands before.
+    /// are not chosen unless `allow_eos` is set; but a text that ends with a gap of unknown length is an answer to the text before it.
     pub fn fill(&self, template: &Template, allow_eos: bool, model: &Description) -> Result<Run> {
         let Template { tokens, drafts, unknown } = template;
         if !self.draft.is_empty() {

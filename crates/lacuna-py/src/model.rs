@@ -265,7 +265,7 @@ impl Model {
         Ok(Self { checkpoint, ends, replicas, begun, description, setup, pool, on_gpu, process })
     }
 
-    /// Pickles as what it was made with: whoever unpickles it loads it.
+    /// Pickles as its arguments: unpickling loads the model again.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((Option<PathBuf>,), Bound<'py, PyDict>)> {
         let Setup { path, device, precision, isa, threads, mask_token, shifted } = self.setup.clone();
         let named = PyDict::new(py);
@@ -351,7 +351,7 @@ impl Model {
         Self::begin_template(slf, &request, template.map_err(raise)?, prompt, allow_eos)
     }
 
-    /// Looks at a finished text again step by step, as `revise` does at once.
+    /// Revises a finished text step by step; `revise` does it in one call.
     #[pyo3(signature = (text, *, prompt = None, **options))]
     fn stream_revise(
         slf: Py<Self>,

@@ -14,7 +14,7 @@ use crate::arrays::{Logits, dependency};
 use crate::errors::wrap;
 use crate::pool::SHARED;
 
-/// More positions than anybody means.
+/// Upper bound on the positions of a canvas.
 const MAX_LENGTH: usize = 1 << 24;
 /// The size of a vocabulary that is not known yet: more tokens than any model has.
 const UNKNOWN: usize = 1 << 22;

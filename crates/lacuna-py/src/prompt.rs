@@ -24,7 +24,9 @@ impl PromptStyle<'_> {
         let Self { system, raw } = *self;
         if let Ok(text) = given.cast::<PyString>() {
             if raw && system.is_some() {
-                return Err(PyValueError::new_err("raw leaves out the chat template, where system would go"));
+                return Err(PyValueError::new_err(
+                    "raw leaves out the chat template, which the system message needs: give one of the two",
+                ));
             }
             return checkpoint.encode_prompt(&text.to_cow()?, system, raw).map_err(raise);
         }
@@ -33,7 +35,9 @@ impl PromptStyle<'_> {
         }
         let Some(messages) = messages(given)? else { return tokens(given) };
         if raw {
-            return Err(PyValueError::new_err("raw leaves out the chat template, but messages need it"));
+            return Err(PyValueError::new_err(
+                "raw leaves out the chat template, which messages need: give one of the two",
+            ));
         }
         let pairs: Vec<(&str, &str)> = messages.iter().map(|(role, content)| (&role[..], &content[..])).collect();
         checkpoint.text().and_then(|text| text.chat(&pairs)).map_err(raise)

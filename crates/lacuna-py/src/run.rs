@@ -1,4 +1,4 @@
-//! The sampler alone: a run whose model is the caller's.
+//! The sampler alone: a run that the caller feeds with logits.
 
 use std::time::Instant;
 
@@ -186,7 +186,7 @@ impl Run {
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
     }
 
-    /// Writes tokens by hand, {position: token}, in place of masks or of what stands there; returns what it changed. The next step sees them.
+    /// Writes tokens by hand, {position: token}, in place of masks or of other tokens; returns the changes. The next step sees them.
     fn commit(&mut self, tokens: &Bound<'_, PyDict>) -> PyResult<Step> {
         let written = tokens.iter().map(|(position, token)| Ok((position.extract()?, token.extract()?)));
         self.change(written.collect::<PyResult<_>>()?, Vec::new())

@@ -58,7 +58,7 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until one more connection may be open. If all places are taken, whoever has been idle longest must go.
+    /// Waits until one more connection may be open. If there are too many, the one that has been idle longest is closed.
     pub(crate) async fn room(&self) {
         loop {
             let closed = self.closed.notified();

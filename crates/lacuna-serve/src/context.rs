@@ -87,7 +87,7 @@ impl Trace {
         Some(Self { id: id.into(), parent: parent.into(), span, flags: flags.into() })
     }
 
-    /// The header with our span, for whoever goes on from here.
+    /// The `traceparent` header with this request's span.
     pub(crate) fn header(&self) -> String {
         format!("00-{}-{}-{}", self.id, self.span, self.flags)
     }

@@ -36,7 +36,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Serves a model, of which there are one or several replicas, until the first ctrl-c or SIGTERM, and then finishes what it took on; a second signal ends it at once.
-/// `announce` is told the address when requests can come. On SIGHUP `keys` is asked for the keys that are valid from then on.
+/// `announce` gets the address once requests are accepted. On SIGHUP `keys` gives the keys that are valid from then on.
 pub fn run(
     checkpoint: Checkpoint,
     replicas: Vec<Box<dyn Model>>,

@@ -142,7 +142,7 @@ pub struct Advice {
     pub value: String,
 }
 
-/// A sentence in which parameters are marked, so that each door can name them in its own way.
+/// A sentence in which parameters are marked, so that each interface can name them in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(Vec<Piece>);
 
@@ -214,7 +214,7 @@ impl Error {
         }
     }
 
-    /// The error in words, with `name` wording the names of parameters.
+    /// The message, with `name` writing the names of parameters.
     pub fn worded(&self, name: &dyn Fn(&str) -> String) -> String {
         match self {
             Self::NoGaps => "the canvas has no masked position, so there is nothing to decode".into(),

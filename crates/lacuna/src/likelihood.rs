@@ -212,8 +212,8 @@ impl Likelihood {
         match self {
             Self::MonteCarlo { samples, seed } => {
                 if let Visibility::Blocks(_) = model.visibility {
-                    let why = "the estimate masks tokens all over the text, but this model has only learnt to see finished blocks before \
-                               the one it writes: score along an order";
+                    let why = "the estimate masks tokens all over the text, but this block-causal model was trained with finished \
+                               blocks before the masked one: score along an order";
                     return Err(Error::Incompatible(why.into()));
                 }
                 if let Some(position) = tokens.iter().position(|&token| token == model.mask) {

@@ -19,7 +19,7 @@ pub struct Options {
     pub stop: Vec<Token>,
     /// Scale of classifier-free guidance; 0 is none. It takes a second forward pass per step, of the canvas without its prompt.
     pub guidance: f32,
-    /// Attention that decoding does not need, observed for whoever looks at [`Run::seen`](crate::Run::seen).
+    /// Attention that decoding does not need but [`Run::seen`](crate::Run::seen) shows.
     pub watch: Vec<AttentionSource>,
     /// Number of most probable tokens that are recorded for every token that is decided ([`Commit::alternatives`]).
     ///
@@ -52,7 +52,7 @@ const CONVENTIONS: Kind = Kind::Choice(&["llada", "dream"]);
 /// The longest name of a strategy, in bytes.
 pub const MAX_STRATEGY_BYTES: usize = 160;
 
-/// Most tokens of a gap of unknown length, where nobody names a bound.
+/// Default bound on the tokens of a gap of unknown length.
 pub const DEFAULT_MAX_GAP: usize = 16;
 
 /// The parameters that constrain the text. At most one of them is given.
@@ -190,7 +190,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "top_logprobs",
         Kind::Integer { least: 0, most: 20 },
         Default::Number(0.0),
-        "number of most probable tokens to tell, with their log-probabilities, for every token at the step that decided it",
+        "number of most probable tokens to return, with their log-probabilities, for every token at the step that decided it",
     ),
     Parameter::new(
         "seed",

@@ -147,7 +147,7 @@ impl Turn {
         if self.expected == self.candidates.len() {
             return (self.candidates.iter().map(at).chain(others).collect(), Vec::new());
         }
-        // A ranking that only the order's own rule makes is not known before the pass, to nobody.
+        // A ranking by the order's own rule is not known before the pass.
         let ranked: Vec<Row<'a>> = match (&self.ranking, run.strategy.order.ranks_by()) {
             (Some(ranking), _) => ranking.positions().iter().map(at).collect(),
             (None, RankBy::MeanAttention(_)) => self.candidates.iter().map(at).collect(),

@@ -335,8 +335,7 @@ pub struct Credit<'a> {
 /// A position that is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The position itself. For a model whose prediction is shifted, such as Dream, finding the right row is the predictor's
-    /// business.
+    /// The position itself. A predictor whose model is shifted, such as Dream, finds the right row.
     Position(usize),
     /// The shadow of a position.
     Shadow(usize),

@@ -52,7 +52,7 @@ pub enum Pass {
     /// To decide positions.
     #[default]
     Denoise,
-    /// To store keys and values of what stands before the first block, or before a block.
+    /// Stores keys and values of the text before the first block, or before a block.
     Prefill,
     /// To store keys and values of a finished block.
     Store,

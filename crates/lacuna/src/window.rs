@@ -85,7 +85,7 @@ pub(crate) fn parts() -> Vec<Part> {
     ]
 }
 
-/// Length of causal blocks where nobody names one.
+/// Default length of causal blocks.
 const DEFAULT_LENGTH: usize = 32;
 
 /// Blocks of a canvas: ascending, disjoint, each with a gap, all gaps in one of them.

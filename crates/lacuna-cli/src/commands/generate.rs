@@ -254,7 +254,8 @@ fn take_own_params(members: &mut Map<String, Value>) -> Result<Params> {
             Some(object @ Value::Object(_)) => params.set(name, &object.to_string().as_str().into())?,
             Some(value) => {
                 let shown = value.to_string();
-                let refused = |_| lacuna::Error::parameter(name, shown, "must be of another type");
+                let refused =
+                    |_| lacuna::Error::parameter(name, shown, "must be text, a list of texts, an object or a boolean");
                 params.set(name, &serde_json::from_value(value).map_err(refused)?)?;
             }
         }

@@ -62,7 +62,7 @@ fn text_or_stdin(text: &str) -> Result<String> {
     Ok(text)
 }
 
-/// A number of bytes in words.
+/// A number of bytes, for people to read.
 pub(crate) fn bytes(count: usize) -> String {
     match count as f64 {
         count if count >= 1e9 => format!("{:.1} GB", count / 1e9),

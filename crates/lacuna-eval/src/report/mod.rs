@@ -148,7 +148,7 @@ impl Report {
     }
 
     /// Writes `report.md`, `report.json`, `report.csv` and the plots to a folder. If `out` is a markdown file instead, the
-    /// report goes there and all else into the folder of the same name; what stands above [`MEASURED_MARK`] in such a file is kept.
+    /// report goes there and all else into the folder of the same name; the text above [`MEASURED_MARK`] in such a file is kept.
     pub fn write(&self, out: &Path) -> Result<Vec<PathBuf>> {
         let own_page = out.extension().is_some_and(|extension| extension == "md");
         let folder = if own_page { out.with_extension("") } else { out.to_path_buf() };
@@ -174,7 +174,7 @@ impl Report {
     }
 }
 
-/// In a page that a report is written to, everything up to this line is the author's.
+/// The line in a page below which a report is written. The text above it is kept.
 pub const MEASURED_MARK: &str = "<!-- measured -->";
 
 /// Contents of a page above the mark at which a report is inserted.

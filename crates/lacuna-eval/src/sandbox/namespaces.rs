@@ -12,7 +12,7 @@ use rustix::thread::UnshareFlags;
 /// Empty files take the kernel's memory too.
 const FILES: u32 = 1 << 15;
 
-/// Nobody: inside, the program has no name that could own anything.
+/// User id `nobody`, which owns no files.
 const NOBODY: u32 = 65534;
 
 /// Everything that entering needs, made before the fork: after it, nothing may be allocated.

@@ -140,7 +140,7 @@ const REFUSED_ARGUMENTS: [(i64, u8, SeccompCmpOp, u64); 8] = [
     (libc::SYS_prlimit64, 0, SeccompCmpOp::Ne, 0),
     // The program dies with the evaluation, and cannot decide otherwise.
     (libc::SYS_prctl, 0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG as u64),
-    // A pipe or socket that signals its owner is a way to signal anybody.
+    // A pipe or socket that signals its owner could signal any process.
     (libc::SYS_fcntl, 1, SeccompCmpOp::Eq, libc::F_SETOWN as u64),
     (libc::SYS_fcntl, 1, SeccompCmpOp::Eq, F_SETOWN_EX),
     (libc::SYS_ioctl, 1, SeccompCmpOp::Eq, FIOSETOWN),

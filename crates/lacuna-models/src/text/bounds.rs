@@ -1,4 +1,4 @@
-//! Rendering a template that nobody has checked: its time, its memory and its stack are bounded.
+//! Rendering of untrusted templates within limits of time, memory and stack.
 //!
 //! A template comes with a model, so it may be as hostile as any download. Instructions are counted (fuel). Everything that
 //! can make a long text out of a short one, operators included, first charges what it would make to a common budget.
@@ -78,7 +78,8 @@ impl Bounds {
         };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK_BYTES);
-            let thread = thread.spawn_scoped(scope, render).map_err(|error| format!("there is no thread: {error}"))?;
+            let thread =
+                thread.spawn_scoped(scope, render).map_err(|error| format!("no thread could be started: {error}"))?;
             thread.join().unwrap_or_else(|_| Err("it breaks the template engine".into()))
         })
     }
@@ -242,7 +243,7 @@ impl Budget {
                 let length = self.written(value)?;
                 length.saturating_add((length / from + 1).saturating_mul(argument(1)?))
             }
-            // The method's value is what stands between, the filter's is the list.
+            // The method is called on the separator, the filter on the list.
             "join" => {
                 let (list, between) = match value.as_str() {
                     Some(_) if !arguments.is_empty() => (&arguments[0], self.written(value)?),

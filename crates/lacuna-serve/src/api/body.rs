@@ -69,7 +69,7 @@ pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompletionBody {
-    /// The model's name, as /v1/models tells it.
+    /// The model's name, as in /v1/models.
     model: Option<String>,
     /// Start of the text, given to the model as it is.
     prompt: Option<Prompt>,
@@ -106,7 +106,7 @@ pub(crate) struct CompletionBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChatBody {
-    /// The model's name, as /v1/models tells it.
+    /// The model's name, as in /v1/models.
     model: Option<String>,
     /// The chat so far.
     #[schema(min_items = 1)]
@@ -238,7 +238,7 @@ pub(crate) struct Message {
     /// Ignored: results follow their calls.
     #[serde(rename = "tool_call_id")]
     _tool_call_id: Option<String>,
-    /// Ignored: nothing is refused in words.
+    /// Ignored: this server writes no refusals.
     #[serde(rename = "refusal")]
     _refusal: Option<String>,
     /// Ignored: a client's own reading of the content.
@@ -457,7 +457,7 @@ impl TextRequest {
             return Err(ApiError::bad(why).at("best_of"));
         }
         if self.best_of > self.n && self.stream {
-            let why = "best_of cannot be streamed: which text is best shows when all are there";
+            let why = "best_of cannot be streamed: the best text is known only when all are finished";
             return Err(ApiError::bad(why).at("best_of"));
         }
         if self.best_of > self.n && matches!(self.goal, Goal::Gaps(_)) {

@@ -50,7 +50,7 @@ pub(crate) struct Answer {
     /// The function that is called.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<[ToolCall; 1]>,
-    /// Always null: nothing is refused in words.
+    /// Always null: this server writes no refusals.
     #[schema(value_type = Option<String>, required)]
     refusal: Option<()>,
 }

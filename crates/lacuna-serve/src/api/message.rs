@@ -1,4 +1,4 @@
-//! Messages about values, in words that need no knowledge of the server's inside.
+//! Error messages about values of a body, without the names of Rust types.
 
 /// A deserializer's message in plain words: JSON's values and kinds instead of the types they did not fit.
 pub(crate) fn plain(message: &str) -> String {

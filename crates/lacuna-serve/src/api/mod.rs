@@ -79,7 +79,7 @@ pub(crate) fn router(service: Arc<Service>) -> Result<Router> {
         .layer(DefaultBodyLimit::max(service.body_bytes))
         .layer(from_fn_with_state(service.clone(), check_length))
         .layer(from_fn_with_state(service.clone(), host::check))
-        .layer(CatchPanicLayer::custom(|_| ApiError::internal("something broke: see the server's log").into_response()))
+        .layer(CatchPanicLayer::custom(|_| ApiError::internal("internal error: see the server's log").into_response()))
         .layer(from_fn_with_state(service.clone(), record))
         // Event streams are left as they are, so that each event is sent when it comes.
         .layer(CompressionLayer::new());

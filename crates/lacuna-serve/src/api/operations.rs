@@ -1,4 +1,4 @@
-//! For whoever runs the server.
+//! Health, metrics and version.
 
 use std::sync::Arc;
 

@@ -175,7 +175,7 @@ fn plan(service: &Service, query: &TextRequest, watch: Watch) -> Result<Plan, Ap
         plan = plan.constrain("tools", &offer.constraint(), &service.checkpoint)?;
     }
     if plan.is_constrained() && matches!(query.goal, Goal::Canvas(_)) {
-        let why = "a constraint is about a whole answer: it cannot be kept by one that is decided in part";
+        let why = "a constraint applies to a whole answer: leave it out when you go on from a canvas";
         return Err(ApiError::bad(why).at("canvas"));
     }
     if query.max_tokens.is_none() {

@@ -34,7 +34,7 @@ pub(crate) struct ProbeBody {
     /// Number of candidates; 5 if not given.
     #[schema(minimum = 0, maximum = 20)]
     candidates: Option<usize>,
-    /// Tell which positions the slot attends to.
+    /// Return the positions that the slot attends to.
     #[serde(default)]
     attention: bool,
     /// The layers whose attention is averaged; the model's own if not given.
@@ -55,7 +55,7 @@ pub(crate) struct ProbeAnswer {
     entropy: f64,
     /// The most probable tokens, the first of them first.
     candidates: Vec<Candidate>,
-    /// The positions that the slot attends to and the weights, the largest first; null if it was not task for or the
+    /// The positions that the slot attends to and the weights, the largest first; null if it was not asked for or the
     /// device does not give single weights.
     #[schema(required)]
     attention: Option<Vec<(usize, f32)>>,
@@ -91,7 +91,7 @@ pub(crate) async fn probe(
     let (sender, answer) = oneshot::channel();
     service.scheduler.ask(Box::new(move |model| {
         if !sender.is_closed() {
-            // Whoever task may have gone meanwhile.
+            // The client may have gone meanwhile.
             let _ = sender.send(task.answer(model));
         }
     }))?;
@@ -99,7 +99,7 @@ pub(crate) async fn probe(
     let answer = tokio::time::timeout_at((work.begun + limit).into(), answer).await;
     let answer = answer.map_err(|_| ApiError::timed_out(limit.as_secs()))?;
     let ProbeResult { entropy, candidates, attention } =
-        answer.map_err(|_| ApiError::internal("the slot could not be looked at: see the server's log"))??;
+        answer.map_err(|_| ApiError::internal("the position could not be computed: see the server's log"))??;
     let candidate = |(token, probability): (Token, f64)| {
         Ok(Candidate { token, text: spell(&[token], text)?, probability: Some(rounded(probability)) })
     };

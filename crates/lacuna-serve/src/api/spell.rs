@@ -5,7 +5,7 @@ use lacuna_models::{Specials, Text};
 
 use super::ApiError;
 
-/// The character that a decoder writes for bytes that are none, or not yet.
+/// The character that a decoder writes for bytes that are not, or not yet, a character.
 pub(crate) const UNFINISHED: char = '\u{fffd}';
 /// A character of UTF-8 has no more bytes, so no more tokens.
 const MAX_TOKENS: usize = 4;

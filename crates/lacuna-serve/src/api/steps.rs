@@ -153,7 +153,7 @@ struct DoneEvent {
     model: String,
     usage: Usage,
     finish_reason: Finish,
-    /// Steps that are worth looking at, told in a sentence.
+    /// Notable steps, with a caption each.
     moments: Vec<Moment>,
 }
 

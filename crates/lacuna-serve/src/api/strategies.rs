@@ -1,4 +1,4 @@
-//! `/v1/strategies`: the catalogue, and the model's facts.
+//! `/v1/strategies`: the catalogue, and properties of the model.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::ApiError;
 use crate::service::Service;
 
-/// The parts of strategies, their parameters, and the model's facts.
+/// The parts of strategies, their parameters, and properties of the model.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Strategies {
     orders: Vec<StrategyPart>,
@@ -85,7 +85,7 @@ pub(crate) struct Parameter {
     /// Default, if it is a fixed value.
     #[schema(required)]
     default: Option<Value>,
-    /// Default in words.
+    /// Default as text.
     usual: String,
     /// Lower bound.
     #[schema(required)]
@@ -99,7 +99,7 @@ pub(crate) struct Parameter {
     of: Vec<String>,
 }
 
-/// Facts of the model.
+/// Properties of the model.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ModelFacts {
     id: String,
@@ -130,7 +130,7 @@ pub(crate) struct Recommended {
     block_length: Option<usize>,
 }
 
-/// List the parts of strategies, their parameters, and the model's facts
+/// List the parts of strategies, their parameters, and properties of the model
 #[utoipa::path(get, path = "/v1/strategies", tag = "lacuna", responses((status = 200, description = "What can be chosen", body = Strategies)))]
 pub(crate) async fn strategies(State(service): State<Arc<Service>>) -> Result<Json<Strategies>, ApiError> {
     Ok(Json(Strategies {
@@ -205,7 +205,7 @@ fn bounds(kind: Kind) -> (f64, f64) {
     }
 }
 
-/// One entry for each name. Where parts have their own ranges, the widest is told.
+/// One entry for each name. Where parts have their own ranges, it is the widest.
 fn all_parameters() -> Vec<Parameter> {
     let parameter = |known: Named| {
         let bounds: Vec<(f64, f64)> = known.kinds().iter().map(|parameter| bounds(parameter.kind)).collect();

@@ -42,7 +42,7 @@ impl Task {
     }
 }
 
-/// TextDelta of a run, for its client.
+/// Progress of a run, for its client.
 #[derive(Debug)]
 pub(crate) struct Update {
     /// Index of the run in its request.
@@ -82,7 +82,7 @@ pub(crate) enum Failure {
     Panic,
 }
 
-/// A run, and whoever waits for it.
+/// A run and the channel to its client.
 pub(super) struct Job {
     pub(super) run: Run,
     index: usize,
@@ -142,7 +142,7 @@ impl Job {
         self.cancelled.clone()
     }
 
-    /// True if nobody waits for it any more.
+    /// True if its client has gone.
     pub(super) fn is_gone(&self) -> bool {
         let deaf = self.unread_since.is_some_and(|since| since.elapsed() > CLIENT_TIMEOUT);
         self.updates.is_closed() || self.cancelled.load(Ordering::Relaxed) || deaf

@@ -164,7 +164,7 @@ impl Shared {
 }
 
 impl Queue {
-    /// Forgets runs that nobody waits for any more.
+    /// Drops runs whose clients have gone.
     pub(super) fn drop_the_gone(&mut self, metrics: &Metrics) {
         let before = self.new.len();
         self.new.retain(|job| !job.is_gone());

@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 impl Drop for Worker {
-    /// Should the thread ever end by a panic, whoever waits is told, and nobody is taken on.
+    /// If the thread ends by a panic, waiting clients get an error and the queue closes.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let mut queue = self.shared.lock();
@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// Takes in what has come, and waits if there is nothing to do. False if nothing will come any more.
+    /// Admits queued runs, and waits if there are none. False once the queue is closed.
     fn admit(&mut self) -> bool {
         let Self { number, model, active, shared, speed, .. } = &mut *self;
         let (number, metrics) = (*number, &shared.metrics);

@@ -4,7 +4,7 @@ use super::{Cache, CacheView, Computed};
 use crate::catalogue::{Default, Kind, Need, Parameter, Part, Range};
 use crate::{Refresh, StepContext};
 
-/// dLLM-Cache: every position keeps what each layer gave it. The prompt is computed anew every few passes, and so is what stands
+/// dLLM-Cache: the outputs of every layer are cached. The prompt is computed anew every few passes, and so is the text
 /// behind it; in the passes between, a share of it: the positions whose value vectors have changed most.
 #[derive(Clone, Debug)]
 pub struct Features {

@@ -240,7 +240,7 @@ pub struct FinishedBlocks {
     pub in_parts: bool,
 }
 
-/// When passes that only store are made.
+/// Schedule of the passes that only store keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
     /// Before the first block, for the complete blocks of the prompt, and after every block.
