@@ -30,6 +30,20 @@ pub fn mcnemar(gained: usize, lost: usize) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
+/// The p-values corrected for their number (Holm 1979): each is the level at which all true hypotheses together are wrongly
+/// rejected with at most that probability.
+pub fn holm(values: &[f64]) -> Vec<f64> {
+    let mut sorted: Vec<usize> = (0..values.len()).collect();
+    sorted.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut corrected = vec![0.0; values.len()];
+    let mut least = 0.0;
+    for (rank, at) in sorted.into_iter().enumerate() {
+        least = f64::max(least, values[at] * (values.len() - rank) as f64).min(1.0);
+        corrected[at] = least;
+    }
+    corrected
+}
+
 /// Spearman's rank correlation of a list with the order it is in; equal values share their mean rank. `None` if there are fewer
 /// than three values or all are equal.
 pub fn spearman(values: &[f64]) -> Option<f64> {
@@ -98,6 +112,14 @@ mod tests {
         assert!(close(mcnemar(1, 9), 0.021_484_375));
         assert!(close(mcnemar(9, 1), mcnemar(1, 9)));
         assert!(mcnemar(100, 1000) < 1e-100 && mcnemar(5000, 5000) > 0.98);
+    }
+
+    #[test]
+    fn corrections_are_those_of_r() {
+        // p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
+        let corrected = holm(&[0.01, 0.04, 0.03, 0.005]);
+        assert!(corrected.iter().zip([0.03, 0.06, 0.06, 0.02]).all(|(a, b)| close(*a, b)), "{corrected:?}");
+        assert_eq!((holm(&[0.5, 0.9]), holm(&[])), (vec![1.0, 1.0], vec![]));
     }
 
     #[test]

@@ -63,6 +63,20 @@ fn the_report_has_tables_comparisons_and_the_papers_numbers() {
 }
 
 #[test]
+fn the_others_are_compared_with_the_one_named() {
+    let mut report = report();
+    let error = report.set_beside("dos").unwrap_err().to_string();
+    assert!(error.contains("'dos'") && error.contains("'confidence'"), "{error}");
+    report.set_beside("dos+eb (layer 1)").unwrap();
+    let text = report.markdown(&[]);
+    assert!(text.contains("| Beside dos+eb (layer 1) | p | Holm |"), "{text}");
+    let row = |title: &str| text.lines().find(|line| line.starts_with(&format!("| {title} | 256 |"))).unwrap();
+    // Two comparisons in Figure 4, none where the one named is not.
+    assert!(row("dos+eb (layer 0)").contains("| +0 −0 | 1.000 | 1.000 |"), "{text}");
+    assert!(row("dos+eb (layer 1)").contains("| – | – | – |") && row("confidence").contains("| – | – | – |"), "{text}");
+}
+
+#[test]
 fn what_is_not_all_there_says_so_and_is_not_the_best() {
     let out = tempfile::tempdir().unwrap();
     run(&evaluation(out.path(), ["dos", "dos+eb", "random"].map(|strategy| trial("words", strategy)).into()));

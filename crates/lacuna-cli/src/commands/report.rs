@@ -16,6 +16,7 @@ Several folders are the shards of one run; they must have been made by the same 
 Examples:
   lacuna report results
   lacuna report results/shard-* --out report
+  lacuna report results --beside 'confidence+eb, ends last'
   lacuna report results --out docs/results.md
 
 In a file that exists already, the report replaces what stands below the line <!-- measured -->.")]
@@ -27,6 +28,9 @@ pub(crate) struct Report {
     /// the report, with all else in the folder NAME beside it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Strategy that the others of a table are compared with, as the tables name it [default: the best]
+    #[arg(long, value_name = "NAME")]
+    beside: Option<String>,
     /// Format of the output
     #[arg(long, value_enum, default_value_t = Print::Markdown)]
     format: Print,
@@ -41,7 +45,10 @@ enum Print {
 
 pub(crate) fn report(args: &Report) -> Result<()> {
     let folders = args.folders.iter().map(|path| Folder::open(path)).collect::<lacuna_eval::Result<Vec<_>>>()?;
-    let report = merge(&folders)?;
+    let mut report = merge(&folders)?;
+    if let Some(title) = &args.beside {
+        report.set_beside(title)?;
+    }
     ensure!(args.out.is_some() || folders.len() == 1, "say with --out where the report of several folders goes");
     let out = args.out.as_ref().unwrap_or(&args.folders[0]);
     report.write(out)?;

@@ -1,7 +1,10 @@
 //! The report as a text to read.
 
+use std::collections::HashMap;
+
 use super::table::{Table, percent};
 use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, front, paper};
+use crate::statistics::holm;
 
 /// A section of a table.
 struct Section<'a> {
@@ -12,18 +15,17 @@ struct Section<'a> {
 
 pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
     let mut text = head(report) + &summary(report) + &front::markdown(report);
-    for label in report.labels().into_iter().map(Some).chain([None]) {
-        let sections = sections(report, label);
-        if sections.is_empty() {
-            continue;
-        }
-        if let Some(label) = label {
+    let sections: Vec<Section<'_>> =
+        report.labels().into_iter().map(Some).chain([None]).flat_map(|label| sections(report, label)).collect();
+    let comparisons = Comparisons::of(report, &sections);
+    for same_label in sections.chunk_by(|a, b| a.label == b.label) {
+        if let Some(label) = same_label[0].label {
             text += &format!("## {label}\n\n");
         } else if !report.labels().is_empty() {
             text += "## Others\n\n";
         }
-        for section in sections {
-            text += &format!("### {}\n\n{}\n", section.task, table(report, &section));
+        for section in same_label {
+            text += &format!("### {}\n\n{}\n", section.task, table(report, section, &comparisons));
         }
     }
     text += &orders(report);
@@ -48,8 +50,9 @@ const NOTES: &str = "\
 - *Paper* is the accuracy (and NFE) that the DOS paper reports in this table for its model. Where the task is one of the
   embedded model's own, the number is that of the benchmark it stands for: GSM8K for `words`, HumanEval for `code`.
 - *Beside the best* compares with the most accurate finished measurement of the table (of equals the one with fewest forwards)
-  on the same problems: + those that only this one gets right, − those that only the best one does. *p* is McNemar's exact
-  test.
+  on the same problems: + those that only this one gets right, − those that only the best one does. `--beside` names another
+  measurement to compare with, that of the same blocks. *p* is McNemar's exact test; *Holm* is *p* corrected for the number of
+  all comparisons in these tables.
 - *Too early* is the share, in percent, of the values that were decided before, or in the same step as, something they depend on;
   in a Sudoku, of the cells that no single forced. *Agreement* is Kendall's tau with an order that decides everything after what it
   depends on, over the pairs that such an order fixes. *Place* is the rank correlation of when the tokens of an answer were decided
@@ -110,28 +113,76 @@ fn sections<'a>(report: &'a Report, label: Option<&'a str>) -> Vec<Section<'a>> 
     report.tasks().into_iter().map(section).filter(|section| !section.rows.is_empty()).collect()
 }
 
-fn table(report: &Report, section: &Section<'_>) -> String {
-    let family = &report.configuration.model.family;
-    let published: Vec<_> =
-        section.rows.iter().map(|row| section.label.and_then(|label| paper::find(label, family, &row.trial))).collect();
-    let any_published = published.iter().any(Option::is_some);
-    let mut head = vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", "Beside the best", "p"];
-    head.extend(["NFE", "tokens/s", "ms/sample", "Rows", "AUP"]);
-    if any_published {
-        head.extend(["Paper", "Paper's NFE"]);
-    }
+/// The measurement that a row is compared with, if it is another one.
+fn base<'a>(report: &Report, section: &Section<'a>, row: &Measurement) -> Option<&'a Measurement> {
+    let base = match &report.beside {
+        Some(title) => section
+            .rows
+            .iter()
+            .find(|other| other.trial.block_length == row.trial.block_length && report.title(other) == *title),
+        None => Some(best(section)),
+    };
+    base.copied().filter(|base| !std::ptr::eq(*base, row))
+}
+
+/// The most accurate finished measurement of a section, of equals the one with fewest forward passes.
+fn best<'s, 'a>(section: &'s Section<'a>) -> &'s &'a Measurement {
     let most = |a: &&&Measurement, b: &&&Measurement| {
         let (a, b) = (&a.entry, &b.entry);
         let whole = b.unfinished().cmp(&a.unfinished());
         whole.then(a.accuracy.total_cmp(&b.accuracy)).then(b.nfe.total_cmp(&a.nfe))
     };
-    let best = section.rows.iter().max_by(most).expect("a section has rows");
+    section.rows.iter().max_by(most).expect("a section has rows")
+}
+
+/// Every comparison of the tables once, with its p-value corrected for their number.
+struct Comparisons(HashMap<[*const Measurement; 2], (Comparison, f64)>);
+
+impl Comparisons {
+    fn of(report: &Report, sections: &[Section<'_>]) -> Self {
+        let mut made = HashMap::new();
+        for section in sections {
+            for row in &section.rows {
+                if let Some(base) = base(report, section, row) {
+                    made.entry([std::ptr::from_ref(*row), std::ptr::from_ref(base)])
+                        .or_insert_with(|| compare(row, base));
+                }
+            }
+        }
+        let (pairs, made): (Vec<_>, Vec<Comparison>) = made.into_iter().unzip();
+        let corrected = holm(&made.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
+        Self(pairs.into_iter().zip(made.into_iter().zip(corrected)).collect())
+    }
+
+    /// Problems that a row gains and loses against its base, the p-value and the corrected one.
+    fn cells(&self, row: &Measurement, base: Option<&Measurement>) -> [String; 3] {
+        let found = base.and_then(|base| self.0.get(&[std::ptr::from_ref(row), std::ptr::from_ref(base)]));
+        let Some((Comparison { gained, lost, p, .. }, corrected)) = found else {
+            return ["–", "–", "–"].map(Into::into);
+        };
+        let write = |p: f64| if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") };
+        [format!("+{} −{}", gained.len(), lost.len()), write(*p), write(*corrected)]
+    }
+}
+
+fn table(report: &Report, section: &Section<'_>, comparisons: &Comparisons) -> String {
+    let family = &report.configuration.model.family;
+    let published: Vec<_> =
+        section.rows.iter().map(|row| section.label.and_then(|label| paper::find(label, family, &row.trial))).collect();
+    let any_published = published.iter().any(Option::is_some);
+    let beside = format!("Beside {}", report.beside.as_deref().unwrap_or("the best"));
+    let mut head = vec!["Strategy", "Length", "Block", "n", "Accuracy", "95%", &beside, "p", "Holm"];
+    head.extend(["NFE", "tokens/s", "ms/sample", "Rows", "AUP"]);
+    if any_published {
+        head.extend(["Paper", "Paper's NFE"]);
+    }
+    let most = best(section).entry.accuracy;
     let mut table = Table::new(&head);
     for (row, published) in section.rows.iter().zip(published) {
         let Measurement { entry, trial, .. } = row;
         let accuracy = percent(entry.accuracy);
         let whole = trial.block_length == trial.gen_length;
-        let [beside, p] = if std::ptr::eq(*row, *best) { ["–".into(), "–".into()] } else { beside(row, best) };
+        let [beside, p, corrected] = comparisons.cells(row, base(report, section, row));
         let mut cells = vec![
             report.title(row),
             trial.gen_length.to_string(),
@@ -140,10 +191,11 @@ fn table(report: &Report, section: &Section<'_>) -> String {
                 Some(problems) if entry.unfinished() => format!("{} of {problems}", entry.n),
                 _ => entry.n.to_string(),
             },
-            if entry.accuracy == best.entry.accuracy { format!("**{accuracy}**") } else { accuracy },
+            if entry.accuracy == most { format!("**{accuracy}**") } else { accuracy },
             format!("{}–{}", percent(entry.interval[0]), percent(entry.interval[1])),
             beside,
             p,
+            corrected,
             format!("{:.1}", entry.nfe),
             format!("{:.1}", entry.tokens_per_second),
             format!("{:.1}", entry.seconds_per_sample * 1e3),
@@ -222,11 +274,4 @@ fn orders(report: &Report) -> String {
         text += &format!("### {task}\n\n{}\n", table.write());
     }
     text
-}
-
-/// Problems that a measurement gains and loses against the best one, and the p-value.
-fn beside(row: &Measurement, best: &Measurement) -> [String; 2] {
-    let Comparison { gained, lost, p, .. } = compare(row, best);
-    let p = if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") };
-    [format!("+{} −{}", gained.len(), lost.len()), p]
 }

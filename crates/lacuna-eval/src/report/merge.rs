@@ -61,5 +61,5 @@ pub fn merge(folders: &[Folder]) -> Result<Report> {
     if measurements.is_empty() {
         return Err(Error::NoResults { path: first.path().into() });
     }
-    Ok(Report { configuration, measurements })
+    Ok(Report { configuration, measurements, beside: None })
 }

@@ -42,6 +42,8 @@ pub struct Report {
     pub configuration: Configuration,
     /// The trials that have samples.
     pub measurements: Vec<Measurement>,
+    /// Title of the measurement that the others of a table are compared with; otherwise the best.
+    beside: Option<String>,
 }
 
 /// Progress of a run that was stopped or is still going on.
@@ -60,6 +62,18 @@ pub struct Unfinished {
 }
 
 impl Report {
+    /// Compares the measurements of a table with the one of this title and the same blocks, instead of with the best.
+    pub fn set_beside(&mut self, title: &str) -> Result<()> {
+        if !self.measurements.iter().any(|measurement| self.title(measurement) == title) {
+            return Err(Error::Request(format!(
+                "nothing was measured under the name '{title}': take one from the tables, such as '{}'",
+                self.title(&self.measurements[0])
+            )));
+        }
+        self.beside = Some(title.into());
+        Ok(())
+    }
+
     /// Progress, if known to be less than the whole run.
     pub fn unfinished(&self) -> Option<Unfinished> {
         let trials = &self.configuration.trials;
