@@ -26,10 +26,11 @@ use crate::run::Trial;
 use crate::{Error, Result, task};
 
 /// The suites that come with the program.
-pub const SUITES: [(&str, &str); 4] = [
+pub const SUITES: [(&str, &str); 5] = [
     ("paper", include_str!("../suites/paper.toml")),
     ("mini", include_str!("../suites/mini.toml")),
     ("orders", include_str!("../suites/orders.toml")),
+    ("heads", include_str!("../suites/heads.toml")),
     ("strategies", include_str!("../suites/strategies.toml")),
 ];
 
@@ -335,6 +336,6 @@ mod tests {
         assert!(error(&format!("{group}settings = {{ gama = 1 }}\n")).contains("gama"));
         assert!(error("[[group]]\ntasks = [\"wurds\"]\nstrategies = [\"dos\"]\n").contains("wurds"));
         assert!(error(&format!("{group}family = \"Dream\"\n")).contains("nothing for LLaDA"));
-        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini, orders, strategies"));
+        assert!(Suite::load("nothing").unwrap_err().to_string().contains("paper, mini, orders, heads, strategies"));
     }
 }

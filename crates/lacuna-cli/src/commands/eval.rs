@@ -39,7 +39,7 @@ pub(crate) struct Eval {
     /// The tasks; of a suite, only these
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
-    /// A list of measurements: paper, mini, orders, strategies, or a file; TASK and --strategy take a part of it
+    /// A list of measurements: paper, mini, orders, heads, strategies, or a file; TASK and --strategy take a part of it
     #[arg(long, value_name = "NAME", conflicts_with = "preset")]
     suite: Option<String>,
     /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
