@@ -114,7 +114,7 @@ fn lines_of_a_prompt_file() {
     let tiny = data("llada-tiny").display().to_string();
     let good = r#"{"prompt_tokens": [1, 2]}"#;
     for (line, expected) in [
-        ("{", "- line 2: it is no prompt object"),
+        ("{", "- line 2: not a prompt object"),
         (r#"{"promt": "x"}"#, "- line 2: a prompt object has exactly one of"),
         (r#"{"prompt_tokens": [1], "nfe": 3}"#, "- line 2: its column \"nfe\" is one that the output has, too"),
         (r#"{"id": 3}"#, "exactly one of"),
@@ -167,10 +167,10 @@ fn probes_and_gaps() {
 fn recorded_runs() {
     for (text, expected) in [
         ("", "holds no recorded run"),
-        ("{}", "line 1: it is no recorded run"),
+        ("{}", "line 1: not a recorded run"),
         (
             r#"{"text":"","tokens":[7],"nfe":1,"rows_read":1,"steps":[{"block":0,"unmasked":[[0,7]],"remasked":[]}],"strategy":"dos","prompt_tokens":1,"seconds":1,"tokens_per_second":1,"canvas":[6,5],"mask_token":5}"#,
-            "step 0 changes a position that is no gap",
+            "step 0 changes a position that is not a gap",
         ),
         (
             r#"{"text":"","tokens":[8],"nfe":1,"rows_read":1,"steps":[{"block":0,"unmasked":[[1,7]],"remasked":[]}],"strategy":"dos","prompt_tokens":1,"seconds":1,"tokens_per_second":1,"canvas":[6,5],"mask_token":5}"#,

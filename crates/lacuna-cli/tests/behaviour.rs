@@ -426,7 +426,7 @@ fn given_texts_are_scored() {
         assert!(said.contains(word), "{arguments:?}: {said}");
     }
     for (row, word) in [
-        ("[]", "line 1: it is no JSON object"),
+        ("[]", "line 1: not a JSON object"),
         ("{}", "neither \"text\" nor"),
         (r#"{"text": 5}"#, "its \"text\" is not a text"),
         (r#"{"text": "a", "text_tokens": [5]}"#, "both"),

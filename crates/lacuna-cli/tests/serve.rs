@@ -340,7 +340,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["--port", &port], "cannot listen on 127.0.0.1:"),
         (vec!["--config", "no-such-file.toml"], "no-such-file.toml"),
         (vec!["--config", &unknown], "unknown field `prot`"),
-        (vec!["--config", &broken], "broken.toml is no configuration"),
+        (vec!["--config", &broken], "broken.toml is not a configuration file"),
         (vec!["--api-key-file", &empty], "holds no API key"),
         (vec!["--api-key-file", &spaced], "may follow a key"),
         (vec!["--threads", "65536"], "256 or less"),
@@ -348,7 +348,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["--model-name", "two\nlines"], "without control characters"),
         (vec!["--model", "no-such-model"], "no-such-model is neither a directory nor"),
         (vec!["--max-batch", "0"], "max_batch is 0"),
-        (vec!["--cors-origin", "example.org", "--port", "0"], "is no origin"),
+        (vec!["--cors-origin", "example.org", "--port", "0"], "is not an origin"),
     ] {
         let said = complaint(lacuna(&[&["serve"], &flags[..]].concat()));
         assert!(said.starts_with("error: ") && said.contains(word), "{flags:?}: {said}");

@@ -31,7 +31,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There is no task of that name.
-    #[error("unknown task '{name}'; known are {known}")]
+    #[error("unknown task '{name}'; the tasks are {known}")]
     UnknownTask {
         /// Requested name.
         name: String,
@@ -67,7 +67,7 @@ pub enum Error {
         protocol: &'static str,
     },
     /// A line that cannot be used.
-    #[error("{}, line {line}: {reason}; mend the file and run again, nothing is lost", path.display())]
+    #[error("{}, line {line}: {reason}; repair the file and run again, nothing is lost", path.display())]
     Line {
         /// The file.
         path: PathBuf,

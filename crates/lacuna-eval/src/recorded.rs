@@ -43,7 +43,7 @@ pub fn parse_answers(path: &Path, text: &str, problems: &[Problem]) -> Result<Ve
         let damaged = |reason: String| Error::Line { path: path.into(), line: number + 1, reason };
         let value: Value = serde_json::from_str(line).map_err(|error| damaged(format!("it is not JSON ({error})")))?;
         if !value.is_object() {
-            return Err(damaged("it is no object with 'id' and 'answer'".into()));
+            return Err(damaged("it is not an object with 'id' and 'answer'".into()));
         }
         let id = value.get("id").or_else(|| value.get("task_id")).ok_or_else(|| damaged("'id' is missing".into()))?;
         let name = match id {
@@ -136,7 +136,7 @@ mod tests {
             ("{", "line 2: it is not JSON"),
             ("{\"answer\": \"x\"}", "line 2: 'id' is missing"),
             ("{\"id\": 0}", "line 2: 'answer' is missing"),
-            ("[{\"id\": 0, \"answer\": \"7\"}]", "line 2: it is no object"),
+            ("[{\"id\": 0, \"answer\": \"7\"}]", "line 2: it is not an object"),
             ("{\"id\": 9, \"answer\": \"x\"}", "line 2: there is no problem '9'"),
             ("{\"id\": 0, \"answer\": []}", "line 2: 'answer' is not a text"),
         ] {

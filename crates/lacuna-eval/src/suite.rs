@@ -114,7 +114,7 @@ impl Suite {
         let path = Path::new(name);
         if !path.exists() {
             let known = SUITES.map(|(known, _)| known).join(", ");
-            return Err(Error::Request(format!("there is no suite '{name}': known are {known}, or name a file")));
+            return Err(Error::Request(format!("unknown suite '{name}': use {known} or a file")));
         }
         let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
         Self::parse(name, &text)

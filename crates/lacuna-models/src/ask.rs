@@ -30,12 +30,12 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     }
     let shows_matrix = model.matrices && view.compute == Compute::All;
     if !view.matrix.is_empty() && !shows_matrix {
-        let reason = "whole attention matrices are only shown of canvases that are computed without a cache";
+        let reason = "whole attention matrices are only available without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
     let inside = view.rollout && !model.rollouts || matches!(view.compute, Compute::Refresh(_)) && !model.refreshes;
     if inside {
-        let reason = "this model does not show values and attention inside it here";
+        let reason = "this device does not support attention rollout and layer-wise refresh: choose another cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
     if view.blocks.is_some() && model.visibility == Visibility::Full {
@@ -46,7 +46,7 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
     if view.compute != Compute::All && !view.shadows.is_empty() {
-        return Err(lacuna::Error::Incompatible("keys and values are not cached of a canvas with shadows".into()));
+        return Err(lacuna::Error::Incompatible("a canvas with shadow rows cannot be cached".into()));
     }
     if let Compute::Only(positions) = view.compute {
         let ascending = positions.windows(2).all(|pair| pair[0] < pair[1]);
@@ -63,7 +63,11 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
             _ => kept == Some(length),
         };
         if !complete {
-            return Err(Error::Request(format!("nothing was kept of run {} as it is now", view.run)).into());
+            return Err(Error::Request(format!(
+                "run {} has no complete KV cache: compute all of its positions first",
+                view.run
+            ))
+            .into());
         }
     }
     match view.shadows.iter().find(|&&position| position >= length) {

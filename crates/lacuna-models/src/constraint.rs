@@ -35,7 +35,7 @@ pub(crate) fn given(params: &Params) -> Result<Option<(&'static str, Constraint)
         "choices" => Constraint::Choices(params.texts(name).unwrap_or_default().to_vec()),
         "json_schema" => {
             let schema = serde_json::from_str(&text());
-            let unread = |error| Error::BadConstraint { name, why: format!("this is no JSON: {error}") };
+            let unread = |error| Error::BadConstraint { name, why: format!("not JSON: {error}") };
             Constraint::JsonSchema(schema.map_err(unread)?)
         }
         "grammar" => Constraint::Grammar(text()),

@@ -122,7 +122,7 @@ impl Checkpoint {
                     let parsed = after("<gap:").split_once('>');
                     let parsed = parsed.and_then(|(digits, after)| Some((digits.parse::<usize>().ok()?, after)));
                     let Some((length, after)) = parsed.filter(|(length, _)| *length > 0) else {
-                        return refuse(behind, &format!("it is no gap: write {GAP}; N is 1 or more"));
+                        return refuse(behind, &format!("not a gap: write {GAP}; N is 1 or more"));
                     };
                     if length.saturating_add(template.tokens.len()) > self.architecture().context {
                         let why = format!("a gap of {length} tokens reaches beyond the model's context");

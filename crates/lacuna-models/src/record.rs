@@ -308,7 +308,7 @@ impl Record {
             let legal = written.all(|(position, token)| writable(position) && *token != self.mask_token)
                 && step.remasked.iter().all(writable);
             if !legal {
-                return unfit(format!("step {number} changes a position that is no gap of its canvas"));
+                return unfit(format!("step {number} changes a position that is not a gap of its canvas"));
             }
             let fits = |Resize { at, tokens, length }: &Resize| {
                 (self.prompt_tokens..=canvas.len()).contains(at)

@@ -5,7 +5,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-create_exception!(lacunalm, Error, PyException, "A model, a file or a device cannot do what was asked of it.");
+create_exception!(lacunalm, Error, PyException, "An error of a model, a file or a device.");
 
 /// The exception for an error: ValueError for what the caller can mend in the call, OSError for files that cannot be read,
 /// [`Error`] for everything else.

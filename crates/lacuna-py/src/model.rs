@@ -594,7 +594,7 @@ fn parse_precision(name: &str) -> PyResult<Precision> {
     let known = Precision::ALL;
     let unknown = || {
         let names = known.map(Precision::name).join(", ");
-        PyValueError::new_err(format!("there is no precision '{name}'; there are {names}"))
+        PyValueError::new_err(format!("unknown precision '{name}': use one of {names}"))
     };
     known.into_iter().find(|precision| precision.name() == name).ok_or_else(unknown)
 }

@@ -39,7 +39,7 @@ fn unknown(py: Python<'_>, name: &str, names: &[&str]) -> PyErr {
         Ok(Some(near)) => format!("did you mean '{near}'?"),
         _ => format!("there are {}", names.join(", ")),
     };
-    PyTypeError::new_err(format!("there is no option '{name}'; {advice}"))
+    PyTypeError::new_err(format!("unknown option '{name}'; {advice}"))
 }
 
 /// The request that the keyword arguments make.
@@ -83,7 +83,9 @@ fn value(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
     let list = items.and_then(|items| numbers(&items).map(Value::Integers).or_else(|| texts(&items).map(Value::Texts)));
     list.ok_or_else(|| {
         if given.is_callable() && name == "strategy" {
-            return PyTypeError::new_err("strategy: a function gets a name with register_order or register_pace");
+            return PyTypeError::new_err(
+                "strategy must be a name: register a function with register_order or register_pace first",
+            );
         }
         let kind = given.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
         PyTypeError::new_err(format!(

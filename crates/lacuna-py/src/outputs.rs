@@ -259,7 +259,5 @@ fn out_of_step(answer: &Answer) -> Error {
         Answer::Read(_) => "beliefs",
         Answer::Changed(_) => "a change by hand",
     };
-    Error::Incompatible(
-        format!("a pickled run does not go on as it went: it has {what} where none is asked for").into(),
-    )
+    Error::Incompatible(format!("the pickled run is damaged: it has {what} where none is needed").into())
 }

@@ -214,7 +214,7 @@ impl Result {
     #[pyo3(signature = (line, steps = None))]
     fn read(line: &str, steps: Option<Vec<Step>>) -> PyResult<Self> {
         let record: Record = serde_json::from_str(line)
-            .map_err(|error| PyValueError::new_err(format!("this is no recorded run: {error}")))?;
+            .map_err(|error| PyValueError::new_err(format!("not a recorded run: {error}")))?;
         let steps = match steps {
             Some(steps) => steps,
             None => record.trace().map_err(raise)?.deltas.iter().map(Step::from).collect(),

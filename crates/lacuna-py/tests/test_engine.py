@@ -236,7 +236,7 @@ class Misuse(EngineCase):
     def test_each_mistake_gets_a_clear_exception(self):
         generate, fill, probe = self.model.generate, self.model.fill, self.model.probe
         cases = [
-            (TypeError, "no option 'gen_lenght'; did you mean 'gen_length'", lambda: generate(PROMPT, gen_lenght=3)),
+            (TypeError, "unknown option 'gen_lenght'; did you mean 'gen_length'", lambda: generate(PROMPT, gen_lenght=3)),
             (ValueError, "unknown strategy 'doss': did you mean 'dos'", lambda: generate(PROMPT, strategy="doss")),
             (ValueError, "gen_length is -1, but it must be a whole number", lambda: generate(PROMPT, gen_length=-1)),
             (ValueError, "gen_length is 1.5, but it must be a whole number", lambda: generate(PROMPT, gen_length=1.5)),
@@ -276,7 +276,7 @@ class Misuse(EngineCase):
             (ValueError, "token ids must be", lambda: self.model.stream([PROMPT, PROMPT])),
             (ValueError, "token 9999 at position 0", lambda: self.model.decode([9999])),
             (ValueError, "write each gap as <gap:N>", lambda: fill("no gap here")),
-            (ValueError, "is no gap", lambda: fill("a <gap:x> b")),
+            (ValueError, "not a gap", lambda: fill("a <gap:x> b")),
             (ValueError, "leave out gen_length", lambda: fill("a <gap:3> b", gen_length=3)),
             (ValueError, "without positions", lambda: probe([])),
             (ValueError, "out of range", lambda: probe([99999])),
@@ -285,7 +285,7 @@ class Misuse(EngineCase):
                 "no device 'gpu': use auto, cpu, cuda, a GPU such as cuda:1",
                 lambda: lacuna.Model(device="gpu"),
             ),
-            (ValueError, "no precision 'f64'; there are f32", lambda: lacuna.Model(precision="f64")),
+            (ValueError, "unknown precision 'f64': use one of f32", lambda: lacuna.Model(precision="f64")),
             (lacuna.Error, 'fp8 needs .* use precision="bf16"', lambda: lacuna.Model(device="cpu", precision="fp8")),
             (FileNotFoundError, "/nowhere is neither a directory nor", lambda: lacuna.Model("/nowhere")),
         ]

@@ -247,7 +247,7 @@ class SmallModels(unittest.TestCase):
             (ValueError, "WINO verifies .* from the one before", lambda: run(strategy="wino", shifted=True)),
             (ValueError, "this model keeps no keys and values", lambda: run(cache="dual")),
             (ValueError, "unknown strategy", lambda: run(strategy="confidance")),
-            (TypeError, "no option 'stop'", lambda: run(stop=[1])),
+            (TypeError, "unknown option 'stop'", lambda: run(stop=[1])),
             (TypeError, "mask_token", lambda: lacuna.Run([1], gen_length=3)),
             (ValueError, "a token id must be", lambda: run(mask_token=-1)),
             (ValueError, "token ids must be", lambda: run(end_tokens=7)),
@@ -311,7 +311,7 @@ class ByHand(unittest.TestCase):
         self.assertEqual(run.result.tokens, [2, 3, 9, 5])
         self.assertEqual(again.result, run.result)
         for change, why in [
-            (lambda run: run.commit({0: 3}), "position 0 is no gap"),
+            (lambda run: run.commit({0: 3}), "position 0 is not a gap"),
             (lambda run: run.commit({3: 11}), "token 11 may not stand at position 3"),
             (lambda run: run.reopen([3]), "position 3 is not decided"),
         ]:

@@ -499,5 +499,5 @@ function check(record) {
     step.unmasked.every(([position, token]) => inside(position) && Number.isInteger(token)) &&
     (step.remasked ?? []).every(inside);
   const broken = record.steps.findIndex((step) => !legal(step));
-  if (broken >= 0) throw new Error(`step ${broken + 1} changes a position that is no gap of its canvas`);
+  if (broken >= 0) throw new Error(`step ${broken + 1} changes a position that is not a gap of its canvas`);
 }

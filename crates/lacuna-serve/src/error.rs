@@ -17,7 +17,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A model that has tokens but no text.
-    #[error("a server answers in text: {source}")]
+    #[error("a server needs a tokenizer: {source}")]
     NoText {
         /// The tokenizer's error.
         source: lacuna_models::Error,
@@ -26,10 +26,10 @@ pub enum Error {
     #[error("cannot start the scheduler's thread: {0}")]
     Thread(std::io::Error),
     /// An origin that cannot be one.
-    #[error("'{0}' is no origin: write it as https://example.org")]
+    #[error("'{0}' is not an origin: write it as https://example.org")]
     Origin(String),
     /// A second signal came before all work was done.
-    #[error("stopped at once: requests that were being answered are lost")]
+    #[error("stopped at once: unfinished requests are lost")]
     Interrupted,
     /// The connection to the world broke.
     #[error("the server has stopped: {0}")]

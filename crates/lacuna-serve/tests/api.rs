@@ -413,7 +413,7 @@ async fn values_that_ask_for_nothing_are_let_pass() {
     for (field, value) in [("min_p", json!(0.1)), ("repetition_penalty", json!(1.2)), ("ignore_eos", json!(true))] {
         let answer = ask(&router, CHAT, chat(QUESTION, &json!({field: value}))).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-        assert!(answer.complaint().contains(&format!("'{field}' is not possible here")), "{}", answer.complaint());
+        assert!(answer.complaint().contains(&format!("'{field}' is not supported")), "{}", answer.complaint());
     }
 }
 
@@ -424,7 +424,7 @@ async fn messages_name_neither_types_nor_commands() {
         (json!({"prompt": "x", "n": -1}), "n is -1, but it must be a whole number, 0 or more"),
         (json!({"prompt": "x", "max_tokens": 1.5}), "max_tokens is 1.5, but it must be a whole number, 0 or more"),
         (json!({"prompt": "x", "stream": "yes"}), "stream is \"yes\", but it must be true or false"),
-        (json!({"prompt": "x", "nope": 1}), "there is no field 'nope'; /openapi.json lists those that there are"),
+        (json!({"prompt": "x", "nope": 1}), "there is no field 'nope': /openapi.json lists the fields"),
         (
             json!({"prompt": "a <|mdm_mask|> b"}),
             "the prompt has the model's mask token in it: leave it out, or write gaps into the field text",

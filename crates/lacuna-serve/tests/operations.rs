@@ -201,7 +201,7 @@ async fn other_pages_may_not_call_unless_they_are_named() {
     let checkpoint = lacuna_models::Checkpoint::embedded().unwrap();
     let wrong = Config { cors_origins: vec!["example.org".into()], ..config(Limits::default()) };
     let error = lacuna_serve::Server::new(checkpoint, vec![common::embedded()], wrong).err().unwrap();
-    assert!(error.to_string().contains("no origin"), "{error}");
+    assert!(error.to_string().contains("not an origin"), "{error}");
 }
 
 #[tokio::test]

@@ -241,7 +241,7 @@ impl Error {
                 format!("{} is {value}, but it {expected}", name(parameter))
             }
             Self::MissingParameter { name: parameter, part } => {
-                format!("'{part}' needs {}: it has no usual value", name(parameter))
+                format!("'{part}' needs {}: it has no default", name(parameter))
             }
             Self::UnusedParameter { name: parameter, by, of, advice } => {
                 let mut text = format!("{} has no effect with {by}", name(parameter));

@@ -196,7 +196,7 @@ impl Run {
             written.iter().map(|(position, _)| *position).chain(reopened.iter().copied()).collect();
         if let Some(position) = touched.iter().find(|position| **position >= canvas.len() || !canvas.is_gap(**position))
         {
-            return refuse(format!("position {position} is no gap of the canvas"));
+            return refuse(format!("position {position} is not a gap of the canvas"));
         }
         if let Some(position) = reopened.iter().find(|position| canvas.is_masked(**position)) {
             return refuse(format!("position {position} is not decided, so that it cannot be reopened"));

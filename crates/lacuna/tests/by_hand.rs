@@ -63,8 +63,8 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let model = model();
     let mut run = run("confidence", &Params::new(), &model);
     for (written, reopened, expected) in [
-        (vec![(1, 3)], vec![], "position 1 is no gap of the canvas"),
-        (vec![(99, 3)], vec![], "position 99 is no gap of the canvas"),
+        (vec![(1, 3)], vec![], "position 1 is not a gap of the canvas"),
+        (vec![(99, 3)], vec![], "position 99 is not a gap of the canvas"),
         (vec![(4, MASK)], vec![], "token 0 may not stand at position 4"),
         (vec![(4, 30)], vec![], "token 30 may not stand at position 4"),
         (vec![(4, 3), (4, 5)], vec![], "position 4 is named twice"),

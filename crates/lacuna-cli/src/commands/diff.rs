@@ -112,7 +112,7 @@ pub(crate) fn diff(args: &Diff) -> Result<()> {
 fn records(path: &Path) -> Result<Vec<Record>> {
     let parse = |(number, line): (usize, &str)| {
         serde_json::from_str(line)
-            .map_err(|error| anyhow!("{} line {}: it is no recorded run: {error}", path.display(), number + 1))
+            .map_err(|error| anyhow!("{} line {}: not a recorded run: {error}", path.display(), number + 1))
     };
     let text = read(path)?;
     let records: Vec<Record> =

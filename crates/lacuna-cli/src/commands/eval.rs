@@ -206,7 +206,7 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
     }
     let preset: Option<Preset> = match &args.preset {
         Some(path) => Some(serde_json::from_str(&super::read(path)?).map_err(|error| {
-            anyhow::anyhow!("{}, line {}: this is no preset of lacuna tune ({error})", path.display(), error.line())
+            anyhow::anyhow!("{}, line {}: not a preset of lacuna tune ({error})", path.display(), error.line())
         })?),
         None => None,
     };

@@ -225,7 +225,7 @@ fn prompts(args: &Generate, engine: &Engine) -> Result<Vec<Prompt>> {
 }
 
 fn parse_line(line: &str, args: &Generate, engine: &Engine) -> Result<Prompt> {
-    let unread = |error| anyhow!("it is no prompt object: {error}");
+    let unread = |error| anyhow!("not a prompt object: {error}");
     let mut members: Map<String, Value> = serde_json::from_str(line).map_err(unread)?;
     let own = take_own_params(&mut members)?;
     let line: Line = serde_json::from_value(Value::Object(members)).map_err(unread)?;

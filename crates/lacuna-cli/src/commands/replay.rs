@@ -38,9 +38,8 @@ pub(crate) fn replay(args: &Replay) -> Result<()> {
     ensure!(!lines.is_empty(), "{} holds no recorded run", args.file.display());
     for (number, line) in lines {
         let place = || format!("{} line {}", args.file.display(), number + 1);
-        let record: Record = serde_json::from_str(line)
-            .map_err(|error| anyhow!("it is no recorded run: {error}"))
-            .with_context(place)?;
+        let record: Record =
+            serde_json::from_str(line).map_err(|error| anyhow!("not a recorded run: {error}")).with_context(place)?;
         let trace = record.trace().with_context(place)?;
         let end = trace.replay();
         let from = record.prompt_tokens;

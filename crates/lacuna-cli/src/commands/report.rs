@@ -49,7 +49,7 @@ pub(crate) fn report(args: &Report) -> Result<()> {
     if let Some(title) = &args.beside {
         report.set_beside(title)?;
     }
-    ensure!(args.out.is_some() || folders.len() == 1, "say with --out where the report of several folders goes");
+    ensure!(args.out.is_some() || folders.len() == 1, "a report of several folders needs --out FILE");
     let out = args.out.as_ref().unwrap_or(&args.folders[0]);
     report.write(out)?;
     match args.format {

@@ -154,14 +154,14 @@ fn tasks(args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<Vec<Sc
 }
 
 fn recorded_run(line: &str) -> Result<ScoreTask> {
-    let record: Record = serde_json::from_str(line).map_err(|error| anyhow!("it is no recorded run: {error}"))?;
+    let record: Record = serde_json::from_str(line).map_err(|error| anyhow!("not a recorded run: {error}"))?;
     let (passage, likelihood) = record.passage()?;
     Ok(ScoreTask { id: record.id, columns: Map::new(), passage, likelihood })
 }
 
 fn row(line: &str, args: &Score, request: &ScoreRequest, engine: &Engine) -> Result<ScoreTask> {
     let mut columns: Map<String, Value> =
-        serde_json::from_str(line).map_err(|error| anyhow!("it is no JSON object: {error}"))?;
+        serde_json::from_str(line).map_err(|error| anyhow!("not a JSON object: {error}"))?;
     if let Some(column) = columns.keys().find(|column| ScoreRecord::FIELDS.contains(&column.as_str())) {
         bail!("its column \"{column}\" is one that the output has, too: give it another name");
     }

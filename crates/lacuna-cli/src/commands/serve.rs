@@ -210,7 +210,7 @@ impl Serve {
             Some(path) => {
                 let text = read(path)?;
                 let parsed: Self = toml::from_str(&text)
-                    .map_err(|error| anyhow!("{} is no configuration: {}", path.display(), one_line(&error)))?;
+                    .map_err(|error| anyhow!("{} is not a configuration file: {}", path.display(), one_line(&error)))?;
                 parsed
             }
             None => Self::default(),

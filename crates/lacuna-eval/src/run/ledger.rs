@@ -67,7 +67,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<BTreeMap<usize, Sample>>
     let read = |(number, line): (usize, &str)| match serde_json::from_str::<Sample>(line) {
         Ok(sample) => Ok((sample.row, sample)),
         Err(error) => {
-            Err(Error::Line { path: path.into(), line: number + 1, reason: format!("it is no sample ({error})") })
+            Err(Error::Line { path: path.into(), line: number + 1, reason: format!("not a sample ({error})") })
         }
     };
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(read).collect()
@@ -111,7 +111,7 @@ mod tests {
         let line = serde_json::to_string(&sample(3)).unwrap();
         let error =
             parse(Path::new("x.jsonl"), format!("{line}\n{{\"row\n{line}\n").as_bytes()).unwrap_err().to_string();
-        assert!(error.starts_with("x.jsonl, line 2: it is no sample"), "{error}");
+        assert!(error.starts_with("x.jsonl, line 2: not a sample"), "{error}");
         assert_eq!(parse(Path::new("x.jsonl"), format!("{line}\n{line}\n").as_bytes()).unwrap().len(), 1);
     }
 }

@@ -51,7 +51,7 @@ impl Fields<'_> {
     ) -> std::result::Result<T, String> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(T::default()),
-            Some(value) => T::deserialize(value).map_err(|error| format!("'{name}' is not what is expected ({error})")),
+            Some(value) => T::deserialize(value).map_err(|error| format!("'{name}' has the wrong type ({error})")),
         }
     }
 

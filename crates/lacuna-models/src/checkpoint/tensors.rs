@@ -178,7 +178,7 @@ impl Tensors {
         let start = 8 + header;
         let expected = start + metadata.data_len();
         if content.len() != expected {
-            return Err(damaged(format!("it has {} bytes, but its header speaks of {expected}", content.len())));
+            return Err(damaged(format!("it has {} bytes, but its header describes {expected}", content.len())));
         }
         let shard = self.shards.len();
         let entry = |info: &safetensors::tensor::TensorInfo| Entry {

@@ -70,7 +70,7 @@ impl Bounds {
             self.run(source, variables, extend).map_err(|error| {
                 let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
                 let reason = match error.kind() {
-                    ErrorKind::OutOfFuel => "it runs without an end".to_string(),
+                    ErrorKind::OutOfFuel => "it takes too many steps".to_string(),
                     kind => error.detail().map_or_else(|| kind.to_string(), str::to_string),
                 };
                 reason + &line
@@ -80,7 +80,7 @@ impl Bounds {
             let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK_BYTES);
             let thread =
                 thread.spawn_scoped(scope, render).map_err(|error| format!("no thread could be started: {error}"))?;
-            thread.join().unwrap_or_else(|_| Err("it breaks the template engine".into()))
+            thread.join().unwrap_or_else(|_| Err("the template engine fails on it".into()))
         })
     }
 

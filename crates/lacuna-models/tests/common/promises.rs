@@ -199,6 +199,6 @@ pub(crate) fn where_nothing_has_changed_a_cache_changes_no_bit(load: Load, preci
         assert_eq!(read(model, 0, &targets), expected, "{name}");
         model.forget(3);
         let refused = model.observe(&[View { compute: Compute::Only(&[0, 1, 8]), ..all }]).unwrap_err();
-        assert_eq!(refused.to_string(), "nothing was kept of run 3 as it is now");
+        assert_eq!(refused.to_string(), "run 3 has no complete KV cache: compute all of its positions first");
     }
 }

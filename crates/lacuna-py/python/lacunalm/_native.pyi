@@ -161,7 +161,7 @@ class RankedPositions:
         """Id of the mask token."""
 
 class Error(Exception):
-    """A model, a file or a device cannot do what was asked of it."""
+    """An error of a model, a file or a device."""
 
 class Model:
     """A model on a device. `lacunalm.Model` says what it takes, and decodes with it."""

@@ -366,8 +366,8 @@ impl TextRequest {
             request = request.with("top_logprobs", count)?;
         }
         if body.logprobs.is_some() && body.echo == Some(true) {
-            let why = "echo with logprobs asks how probable the prompt is, token by token from left to right; a masked \
-                       diffusion model has no such likelihood, so tasks that score given answers cannot run here";
+            let why = "echo with logprobs asks for the probability of each prompt token given those before it, which a masked \
+                       diffusion model does not have: score texts with /v1/score";
             return Err(ApiError::bad(why).at("logprobs"));
         }
         let given = body.prompt.map_or(PromptInput::Nothing, PromptInput::Prompt);
@@ -378,7 +378,9 @@ impl TextRequest {
             (None, None) => Goal::Answer,
             (Some(suffix), None) => Goal::Middle(suffix),
             (None, Some(text)) => Goal::Gaps(text),
-            (Some(_), Some(_)) => return Err(ApiError::bad("text already says what follows its gaps").at("suffix")),
+            (Some(_), Some(_)) => {
+                return Err(ApiError::bad("leave out suffix: text says itself what follows its gaps").at("suffix"));
+            }
         };
         Self {
             model: body.model,

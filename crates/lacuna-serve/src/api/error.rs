@@ -92,12 +92,12 @@ impl ApiError {
     }
 
     pub(crate) fn no_route(path: &str) -> Self {
-        let message = format!("there is nothing at {path}: /openapi.json lists what there is");
+        let message = format!("there is no route {path}: /openapi.json lists the routes");
         Self::invalid(StatusCode::NOT_FOUND, Some("unknown_url"), message)
     }
 
     pub(crate) fn wrong_method(method: &str, path: &str) -> Self {
-        let message = format!("{path} does not take {method}: /openapi.json lists what it takes");
+        let message = format!("{path} does not take {method}: /openapi.json lists the methods");
         Self::invalid(StatusCode::METHOD_NOT_ALLOWED, Some("method_not_allowed"), message)
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn take(body: &mut Map<String, Value>, typed: &[&str]) -> Result<Requ
     body.retain(|name, _| !WITHOUT_EFFECT.contains(&name.as_str()));
     for Refused { name, why } in REFUSED.iter().filter(|field| !typed.contains(&field.name)) {
         if body.remove(*name).is_some_and(|value| !asks_nothing(&value)) {
-            return Err(ApiError::bad(format!("'{name}' is not possible here: {why}")).at(*name));
+            return Err(ApiError::bad(format!("'{name}' is not supported: {why}")).at(*name));
         }
     }
     let mut request = Request::default();
@@ -143,7 +143,7 @@ impl Refused {
     /// Its values as JSON Schema.
     pub(crate) fn schema(&self) -> Value {
         json!({
-            "description": format!("Refused: {}. Only values that ask for nothing are taken.", self.why),
+            "description": format!("Refused: {}. Only neutral values are accepted.", self.why),
             "enum": [null, false, 0, "none", [], ["text"], {}, {"type": "text"}],
         })
     }

@@ -4,7 +4,7 @@
 pub(crate) fn plain(message: &str) -> String {
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let name = rest.split(", ").next().unwrap_or(rest).trim_matches('`');
-        return format!("there is no field '{name}'; /openapi.json lists those that there are");
+        return format!("there is no field '{name}': /openapi.json lists the fields");
     }
     if let Some(rest) = message.strip_prefix("missing field ") {
         return format!("the field '{}' is missing", rest.trim_matches('`'));
@@ -74,7 +74,7 @@ mod tests {
             ("unknown variant `tool`, expected one of `system`, `user`", "'tool' is none of system, user"),
             ("unknown variant `x`, expected `llada` or `dream`", "'x' is none of llada, dream"),
             ("missing field `messages`", "the field 'messages' is missing"),
-            ("unknown field `a`, expected `b`", "there is no field 'a'; /openapi.json lists those that there are"),
+            ("unknown field `a`, expected `b`", "there is no field 'a': /openapi.json lists the fields"),
             ("a prompt is a text", "a prompt is a text"),
         ] {
             assert_eq!(plain(message), expected);

@@ -56,7 +56,7 @@ pub(crate) fn take(body: &mut Map<String, Value>) -> Result<(), ApiError> {
     for field in NEUTRAL {
         let Some(value) = body.remove(field.name) else { continue };
         if !value.is_null() && !same(&value, &(field.value)()) {
-            return Err(ApiError::bad(format!("'{}' is not possible here: {}", field.name, field.why)).at(field.name));
+            return Err(ApiError::bad(format!("'{}' is not supported: {}", field.name, field.why)).at(field.name));
         }
     }
     // As other servers write that all tokens may be drawn.
@@ -97,7 +97,7 @@ mod tests {
             [json!({"min_p": 0.1}), json!({"ignore_eos": true}), json!({"documents": [1]}), json!({"priority": "0"})]
         {
             let error = take(&mut body.as_object().unwrap().clone()).unwrap_err();
-            assert!(format!("{error:?}").contains("is not possible here"));
+            assert!(format!("{error:?}").contains("is not supported"));
         }
     }
 }

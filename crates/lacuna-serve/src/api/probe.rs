@@ -143,7 +143,7 @@ impl ProbeTask {
         match probe.tokens.get(probe.position) {
             None => return Err(ApiError::bad("the position is not on the canvas").at("position")),
             Some(&token) if token != model.mask => {
-                let why = format!("the position is decided: an open slot is the mask token, {}", model.mask);
+                let why = format!("the position is not masked: the mask token is {}", model.mask);
                 return Err(ApiError::bad(why).at("position"));
             }
             Some(_) => {}

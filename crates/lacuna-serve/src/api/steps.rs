@@ -183,10 +183,10 @@ pub(crate) async fn steps(
         query.goal = Goal::Canvas(canvas);
     }
     if query.echo || query.logprobs {
-        return Err(ApiError::bad("echo and logprobs are for completions: every step tells probabilities anyway"));
+        return Err(ApiError::bad("echo and logprobs are for completions: every step has probabilities anyway"));
     }
     if query.n > 1 || query.given.count() > 1 {
-        return Err(ApiError::bad("the steps of one text can be watched, not of several").at("n"));
+        return Err(ApiError::bad("only one text can be watched: give one prompt and leave out n").at("n"));
     }
     let (query, exchange, plan) = accept(service.clone(), query, watch, "steps").await?;
     let mut watcher = Follower::new(service, &exchange, plan, kind_of(&query.goal));

@@ -101,8 +101,7 @@ impl Offer {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         for (index, Function { name, .. }) in functions.iter().enumerate() {
             if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
-                let why =
-                    format!("'{name}' is no name of a function: it takes 1 to {MAX_NAME} letters, digits, _ and -");
+                let why = format!("'{name}' is not a function name: use 1 to {MAX_NAME} letters, digits, _ and -");
                 return Err(ApiError::bad(why).at("tools"));
             }
             if functions[..index].iter().any(|other| other.name == *name) {

@@ -81,7 +81,7 @@ impl Gguf {
             }
             for (name, stored) in header.tensors {
                 if all.tensors.insert(name.clone(), Stored { part: index, ..stored }).is_some() {
-                    return Err(Error::Damaged { file: label, reason: format!("tensor {name} is there twice") });
+                    return Err(Error::Damaged { file: label, reason: format!("tensor {name} occurs twice") });
                 }
             }
             if index == 0 {

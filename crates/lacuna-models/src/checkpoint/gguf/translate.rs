@@ -112,7 +112,7 @@ impl Gguf {
             _ => None,
         });
         let pre = self.text("tokenizer.ggml.pre").unwrap_or("default");
-        let split = split(pre).ok_or_else(|| wrong(format!("lacuna does not know how {pre} cuts text into words")))?;
+        let split = split(pre).ok_or_else(|| wrong(format!("the pre-tokenizer {pre} is not supported")))?;
         let normalizer = if pre == "qwen2" { json!({"type": "NFC"}) } else { Json::Null };
         let cut = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
         let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
