@@ -11,7 +11,7 @@ mod package;
 const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
-cargo xtask lint          Python and JavaScript: ruff, mypy, tsc and prettier, installed into the repository
+cargo xtask lint          Python, JavaScript and CSS: ruff, mypy, tsc and prettier, installed into the repository
 cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, the page in a browser
 cargo xtask test --ray    the Python package on Ray clusters of this machine, in lm-evaluation-harness, with pandas and matplotlib
 cargo xtask docs          checks the pages and builds the book into target/book
@@ -72,7 +72,7 @@ fn unit_tests() -> Step {
     step("cargo test --workspace --locked")
 }
 
-/// Linters of Python and JavaScript, in versions of their own.
+/// Linters of Python, JavaScript and CSS, in fixed versions.
 fn lint() -> Vec<Step> {
     let tools = target().join("lint");
     let tools = tools.display();
@@ -85,7 +85,9 @@ fn lint() -> Vec<Step> {
         step(&format!("{tools}/bin/mypy crates/lacuna-py/python")),
         step(&format!("npm ci --silent --no-audit --no-fund --prefix {PAGE}")),
         step(&format!("{PAGE}/node_modules/.bin/tsc --project {PAGE}/tsconfig.json")),
-        step(&format!("{PAGE}/node_modules/.bin/prettier --check {PAGE}/*.js crates/lacuna-serve/playground/*.js")),
+        step(&format!(
+            "{PAGE}/node_modules/.bin/prettier --check {PAGE}/*.js crates/lacuna-serve/playground/*.{{js,css}}"
+        )),
     ]
 }
 

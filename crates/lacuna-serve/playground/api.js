@@ -1,6 +1,6 @@
 /** The server, as the page uses it. */
 
-/** What went wrong, in the words of the server where it has any. */
+/** A failed request, with the server's message if there is one. */
 export class ApiError extends Error {
   /**
    * @param {string} message
@@ -27,7 +27,7 @@ export function hasKey() {
   return key !== "";
 }
 
-/** What can be chosen, and facts about the model. */
+/** The catalogue of strategies, and properties of the model. */
 export async function strategies() {
   return (await request("v1/strategies")).json();
 }
@@ -74,7 +74,7 @@ export async function recorded() {
 }
 
 /**
- * How tokens are written. The first event of a run tells it of a prompt that is given as tokens; the run is not waited for.
+ * The text of each token. It comes from the first event of a run with these tokens as prompt; the run itself is aborted.
  * @param {number[]} tokens
  * @returns {Promise<Map<number, string>>}
  */

@@ -1,4 +1,4 @@
-/** Which tokens a slot attends to, drawn as arcs over the lane. */
+/** Attention of a slot to other tokens, drawn as arcs over the lane. */
 
 import { vector } from "./dom.js";
 

@@ -56,7 +56,7 @@ export function timeColour(share) {
   return mix(scale[low], scale[low + 1], place - low);
 }
 
-/** What part of the scale a step has in a run of so many steps. */
+/** Position on the colour scale, 0 to 1, of a step in a run of `steps`. */
 export function shareOf(step, steps) {
   return steps > 1 ? step / (steps - 1) : 0;
 }

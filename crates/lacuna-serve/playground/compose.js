@@ -1,4 +1,4 @@
-/** What is asked: a prompt or a text with gaps, and the settings that all lanes share. */
+/** The question: a prompt or a text with gaps, and the settings that all lanes share. */
 
 import { fault } from "./catalogue.js";
 import { byId, element, tell } from "./dom.js";
@@ -140,7 +140,7 @@ export class Compose {
     return fields;
   }
 
-  /** What stands in the way of asking: a field and a sentence, or null. */
+  /** The first invalid setting: its field and a sentence; null if all are valid. */
   get wrong() {
     const settings = this.settings;
     const { mode, prompt, text } = settings;
@@ -154,7 +154,7 @@ export class Compose {
     return null;
   }
 
-  /** How many slots there will be, as far as one can tell. */
+  /** Number of slots, as far as it is known. */
   get slots() {
     const { mode, text, gen_length } = this.settings;
     if (mode !== "gaps") return Math.min(Math.max(Number(gen_length) || DEFAULT_LENGTH, 1), 1024);
@@ -165,7 +165,7 @@ export class Compose {
     );
   }
 
-  /** What stands before the slots. */
+  /** The text before the slots. */
   get asked() {
     const { mode, prompt, question } = this.settings;
     return mode === "gaps" ? question : prompt;

@@ -188,7 +188,7 @@ export class Lane {
     this.on.changed();
   }
 
-  /** What stands in the way of running: a field and a sentence, or null. */
+  /** The first invalid option: its field and a sentence; null if all are valid. */
   get wrong() {
     return this.catalogue.wrong(this.choice);
   }

@@ -43,7 +43,7 @@ export class Player extends EventTarget {
     return this.axis === "steps" ? steps : run.secondsAt(steps);
   }
 
-  /** How many steps of a run are shown now. */
+  /** Number of steps of a run that are shown now. */
   stepsOf(run) {
     const steps = this.axis === "steps" ? Math.floor(this.at + 1e-9) : run.stepsAt(this.at);
     return Math.min(steps, run.length);

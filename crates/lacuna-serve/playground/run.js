@@ -104,7 +104,7 @@ export class Run {
 
   /**
    * Makes room for what the last step inserted, in all that has been: a canvas that grows has its last length from the start.
-   * What is cut off never was.
+   * Commits beyond the new length are dropped.
    * @param {{at: number, tokens: number[], length: number}} change
    */
   #resize({ at, tokens, length }) {
@@ -244,7 +244,7 @@ export class Run {
     return this.status === "running";
   }
 
-  /** How many steps may be shown. One is held back while the run goes on: its scores show where it will go. */
+  /** Number of steps that may be shown. While the run goes on, the last is held back: its scores announce it. */
   get shown() {
     return this.running ? Math.max(0, this.length - 1) : this.length;
   }
@@ -265,7 +265,7 @@ export class Run {
     return this.steps[steps - 1].nfe ?? (this.record ? Math.round((this.record.nfe * steps) / this.length) : steps);
   }
 
-  /** How many steps were done at a time. */
+  /** Number of steps that were done after `seconds`. */
   stepsAt(seconds) {
     let steps = 0;
     while (steps < this.length && this.secondsAt(steps + 1) <= seconds + 1e-9) steps += 1;
@@ -273,7 +273,7 @@ export class Run {
   }
 
   /**
-   * What a position holds after so many steps: null if it is masked.
+   * The commit at a position after `steps` steps; null if it is masked.
    * @returns {Commit | null}
    */
   at(position, steps) {
@@ -333,7 +333,7 @@ export class Run {
     return [...new Set([...given, ...made].filter(({ text }) => text === null).map(({ token }) => token))];
   }
 
-  /** What is worth saying about the first so many steps, in one or two sentences: the last of its moments, or what can be counted. */
+  /** A caption for the run after `steps` steps: its last moment so far, or counts. */
   story(steps) {
     const moment = this.moments.findLast(({ step }) => step <= steps);
     if (moment) return moment.text;

@@ -140,7 +140,7 @@ export class Session {
     [...byId("lane-tabs").children].forEach((tab, at) => tab.setAttribute("aria-pressed", String(at === index)));
   }
 
-  // What is asked
+  // The question
 
   /** Before anything was run the lanes show what will be filled. */
   #preview() {
@@ -493,7 +493,7 @@ export class Session {
     });
   }
 
-  // What is said
+  // Messages
 
   /** Puts an error where it belongs: beside a field, on its lane, or beside the button. */
   #report(lane, error) {

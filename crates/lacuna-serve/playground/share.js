@@ -1,4 +1,4 @@
-/** What leaves the page and comes back: links, commands and traces. */
+/** Export and import: links, commands and traces. */
 
 import { Run } from "./run.js";
 

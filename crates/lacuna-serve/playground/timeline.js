@@ -30,7 +30,7 @@ export class Timeline {
     this.tracks.addEventListener("pointerdown", (event) => this.#drag(event));
     this.tracks.addEventListener("pointermove", (event) => event.buttons > 0 && this.#drag(event));
     const frame = byId("player");
-    // What is fixed over the page's foot must not hide what stands there.
+    // The player is fixed over the end of the page, which gets padding of the same height.
     new ResizeObserver(() => document.documentElement.style.setProperty("--player", `${frame.offsetHeight}px`)).observe(frame);
     new ResizeObserver(([{ contentRect }]) => {
       if (contentRect.width === this.#width) return;

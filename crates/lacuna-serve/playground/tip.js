@@ -1,4 +1,4 @@
-/** What is known about one position at one moment, shown beside it. */
+/** Details of one position at one step, shown beside it. */
 
 import { byId, element } from "./dom.js";
 import { QUANTITIES, standing } from "./quantity.js";
@@ -34,7 +34,7 @@ export function hideTip() {
   byId("tip").hidden = true;
 }
 
-/** What the tip says, in one line, for those who hear it. */
+/** The tip's text in one line, for screen readers. */
 export function speak(run, position, steps) {
   const { title, where, rows, open } = describe(run, position, steps);
   return [`${title}, ${where}`, ...rows.map(([term, value]) => `${term} ${value}`), ...(open ? ["Enter decides it"] : [])].join(

@@ -1,4 +1,4 @@
-/** How the text of a token is shown. */
+/** The text of a token as the page shows it. */
 
 const SPECIAL = /^<[|｜]?[A-Za-z][\w ▁-]*[|｜]?>$/;
 const END = /end|eos|eot|im_end|^<\/s>$/i;

@@ -140,7 +140,7 @@ export async function picture(page, name, options = {}) {
   await page.screenshot({ path: join(PICTURES, `${name}.png`), ...options });
 }
 
-/** How many steps a lane shows. */
+/** Number of steps that a lane shows. */
 export async function passes(page, lane) {
   return Number(await page.locator(".lane").nth(lane).locator(".nfe b").textContent());
 }
