@@ -15,6 +15,8 @@ use lacuna_models::Advice;
 
 use args::{Cli, Command};
 
+pub use commands::{CheckpointCodec, Measurement, Subject, describe_model, measure};
+
 /// Runs the command line with these arguments, the first of which is the program's name. Returns the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(arguments) {

@@ -2,6 +2,7 @@
 
 mod arrays;
 mod errors;
+mod evaluation;
 mod model;
 mod options;
 mod outputs;
@@ -29,6 +30,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::errors::Error;
+    #[pymodule_export]
+    use crate::evaluation::{evaluate_model, evaluate_own};
     #[pymodule_export]
     use crate::model::{Model, Plan, Seen};
     #[pymodule_export]

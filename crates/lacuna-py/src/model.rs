@@ -31,7 +31,7 @@ pub(crate) struct Model {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) ends: Vec<Token>,
     /// The model on each of its devices.
-    replicas: Vec<Mutex<Box<dyn lacuna_models::Model>>>,
+    pub(crate) replicas: Vec<Mutex<Box<dyn lacuna_models::Model>>>,
     /// Number of texts that were begun: they take turns on the replicas.
     begun: AtomicUsize,
     description: Description,
@@ -104,7 +104,7 @@ impl Model {
 
     /// A process that was forked off goes on with threads of its own. What cannot go on there is refused: a GPU's memory, and a
     /// model that another thread was using at that moment, whose state is anything.
-    fn check_process(&self) -> PyResult<()> {
+    pub(crate) fn check_process(&self) -> PyResult<()> {
         let forked = self.process.load(Ordering::Relaxed) != id();
         if forked && self.on_gpu {
             return Err(Error::new_err(
@@ -152,7 +152,17 @@ impl Model {
     ) -> PyResult<T> {
         let mut locked = self.replicas[number].lock().unwrap_or_else(PoisonError::into_inner);
         let predictor = locked.as_mut();
-        self.pool.as_ref().unwrap_or(&SHARED).run(|| work(predictor))
+        self.threads().run(|| work(predictor))
+    }
+
+    /// The threads that it computes with.
+    pub(crate) fn threads(&self) -> &Pool {
+        self.pool.as_ref().unwrap_or(&SHARED)
+    }
+
+    /// The folder or file that it was loaded from; none for the embedded one.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.setup.path.clone()
     }
 
     /// Asks the first replica something, with Python let go.

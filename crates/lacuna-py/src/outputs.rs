@@ -1,10 +1,8 @@
-//! A model that computes elsewhere: what it answers is handed in.
+//! A model that computes elsewhere: what it answers is outputs in.
 
 use std::collections::{HashMap, VecDeque};
 
-use lacuna::{
-    AttentionSource, Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View, Visibility,
-};
+use lacuna::{Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View, Visibility};
 use lacuna_models::{Job, believe};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -25,17 +23,22 @@ pub(crate) struct GivenOutputs {
     /// The largest token id in use.
     largest: Token,
     /// For each view of the step.
-    logits: Vec<Logits>,
-    attention: Option<Py<PyAny>>,
-    previous: HashMap<usize, Previous>,
+    outputs: Vec<ModelOutput>,
+    /// The runs of the views.
+    runs: Vec<u64>,
+    previous: HashMap<(u64, usize), Previous>,
     /// Replacement for `previous` once the step has succeeded.
-    fresh: HashMap<usize, Previous>,
-    /// Answers of all steps that succeeded.
-    log: Vec<Answer>,
-    /// The same of the step under way.
-    current: Vec<Answer>,
+    fresh: HashMap<(u64, usize), Previous>,
+    /// Answers of the step under way.
+    answers: Vec<Answer>,
     /// Answers that are given again while a run is restored.
     replayed: VecDeque<Answer>,
+}
+
+/// Output of the model for a view.
+pub(crate) struct ModelOutput {
+    pub(crate) logits: Logits,
+    pub(crate) attention: Option<Py<PyAny>>,
 }
 
 /// Something that was answered: the dependency scores of each view, or beliefs; or a change by hand.
@@ -70,7 +73,7 @@ impl GivenOutputs {
             vocabulary: vocabulary.unwrap_or(UNKNOWN),
             mask,
             layers,
-            // How many there are shows when attention is handed in.
+            // How many there are shows when attention is outputs in.
             heads: usize::MAX,
             context: MAX_LENGTH,
             shadows: false,
@@ -86,37 +89,36 @@ impl GivenOutputs {
         Self {
             description,
             largest,
-            logits: Vec::new(),
-            attention: None,
+            outputs: Vec::new(),
+            runs: Vec::new(),
             previous: HashMap::new(),
             fresh: HashMap::new(),
-            log: Vec::new(),
-            current: Vec::new(),
+            answers: Vec::new(),
             replayed: VecDeque::new(),
         }
     }
 
-    /// Takes the answers for the coming step: logits for each of its views, and attention for the first.
-    pub(crate) fn set(&mut self, logits: Vec<Logits>, attention: Option<Py<PyAny>>) {
-        self.logits = logits;
-        self.attention = attention;
+    /// Takes what the model made of each view of the coming step.
+    pub(crate) fn set(&mut self, outputs: Vec<ModelOutput>) {
+        self.outputs = outputs;
     }
 
-    /// Lets go of the answers. What they leave to be remembered counts if the step has succeeded.
-    pub(crate) fn clear(&mut self, succeeded: bool) {
-        self.logits.clear();
-        self.attention = None;
-        let (fresh, current) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.current));
+    /// Lets go of what was outputs in. What it leaves to be remembered counts if the step has succeeded. Returns the answers.
+    pub(crate) fn clear(&mut self, succeeded: bool) -> Vec<Answer> {
+        self.outputs.clear();
+        let (fresh, answers) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.answers));
         if succeeded {
             self.previous.extend(fresh);
-            self.log.extend(current);
         }
+        answers
     }
 
-    /// Everything that it takes to restore a run.
-    pub(crate) fn answers(&self) -> Answers {
-        let kept = |(&position, previous): (&usize, &Previous)| (position, previous.logits.clone(), previous.log_total);
-        (self.description.vocabulary, self.log.clone(), self.previous.iter().map(kept).collect())
+    /// Everything that it takes to restore a run with these answers.
+    pub(crate) fn answers(&self, log: &[Answer]) -> Answers {
+        let kept = |(&(_, position), previous): (&(u64, usize), &Previous)| {
+            (position, previous.logits.clone(), previous.log_total)
+        };
+        (self.description.vocabulary, log.to_vec(), self.previous.iter().map(kept).collect())
     }
 
     /// Takes the steps of a restored run again.
@@ -126,31 +128,26 @@ impl GivenOutputs {
         while let Some(answer) = self.replayed.front() {
             if let Answer::Changed((written, reopened)) = answer.clone() {
                 self.replayed.pop_front();
-                self.change(written, reopened, job)?;
+                job.run.change(&written, &reopened)?;
                 continue;
             }
             Job::step([&mut *job], self)?;
             self.clear(true);
         }
-        let kept = |(position, logits, log_total)| (position, Previous { logits, log_total });
+        let run = self.runs.first().copied().unwrap_or_default();
+        let kept = |(position, logits, log_total)| ((run, position), Previous { logits, log_total });
         self.previous = previous.into_iter().map(kept).collect();
         Ok(())
     }
 
-    /// Changes a run by hand.
-    pub(crate) fn change(&mut self, written: Vec<(usize, Token)>, reopened: Vec<usize>, job: &mut Job) -> Result<()> {
-        job.run.change(&written, &reopened)?;
-        self.log.push(Answer::Changed((written, reopened)));
-        Ok(())
-    }
-
-    fn dependency(&self, sources: &[AttentionSource], tokens: &[Token]) -> PyResult<Vec<Vec<f32>>> {
+    fn dependency(&self, number: usize, view: &View<'_>) -> PyResult<Vec<Vec<f32>>> {
+        let (sources, tokens) = (view.attention, view.tokens);
         if sources.is_empty() {
             return Ok(Vec::new());
         }
         let masked: Vec<bool> = tokens.iter().map(|&token| token == self.description.mask).collect();
         Python::attach(|py| {
-            let Some(attention) = &self.attention else {
+            let Some(attention) = &self.outputs[number].attention else {
                 let layers: Vec<String> = sources.iter().map(|source| source.layer.to_string()).collect();
                 let layers = layers.join(", ");
                 let why =
@@ -178,11 +175,14 @@ impl GivenOutputs {
         Ok(())
     }
 
-    /// The beliefs of rows, which predict from these rows of the logits.
-    fn believe(&mut self, rows: &[Row<'_>], wanted: &[usize]) -> Result<Vec<Belief>> {
+    /// The beliefs of rows of one view.
+    fn believe(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        let Some(view) = rows.first().map(|row| row.view) else { return Ok(Vec::new()) };
+        let (logits, run) = (&self.outputs[view].logits, self.runs[view]);
+        let wanted: Vec<usize> = rows.iter().map(|row| self.description.row_of(row.target.position())).collect();
         let guide = rows.iter().find_map(|row| row.guide);
-        let unguided = guide.map(|guide| &self.logits[guide.view]);
-        let on_device = Python::attach(|py| self.logits[0].reduce(py, rows, wanted, unguided)).map_err(wrap)?;
+        let unguided = guide.map(|guide| &self.outputs[guide.view].logits);
+        let on_device = Python::attach(|py| logits.reduce(py, rows, &wanted, unguided)).map_err(wrap)?;
         if let Some((width, beliefs)) = on_device {
             self.fit(width)?;
             let check = |(row, belief): (&Row<'_>, Option<Belief>)| {
@@ -190,8 +190,8 @@ impl GivenOutputs {
             };
             return rows.iter().zip(beliefs).map(check).collect();
         }
-        let take = |logits: &Logits| Python::attach(|py| logits.rows(py, wanted)).map_err(wrap);
-        let (logits, unguided) = (take(&self.logits[0])?, unguided.map(take).transpose()?);
+        let take = |logits: &Logits| Python::attach(|py| logits.rows(py, &wanted)).map_err(wrap);
+        let (logits, unguided) = (take(logits)?, unguided.map(take).transpose()?);
         self.fit(logits.width())?;
         if let Some(unguided) = &unguided {
             self.fit(unguided.width())?;
@@ -203,14 +203,14 @@ impl GivenOutputs {
                 unguided.copy(number, other);
                 guide.mix(scratch, other);
             }
-            let mut kept = previous.get(&row.target.position()).filter(|_| row.remember).cloned();
+            let mut kept = previous.get(&(run, row.target.position())).filter(|_| row.remember).cloned();
             believe(row, scratch, &mut kept).map(|belief| (belief, kept))
         };
         let all = || rows.par_iter().enumerate().map_init(Default::default, |scratch, at| one(scratch, (at.0, at.1)));
         let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(wrap)??;
         let mut beliefs = Vec::with_capacity(rows.len());
         for (row, (belief, kept)) in rows.iter().zip(read) {
-            self.fresh.extend(kept.map(|kept| (row.target.position(), kept)));
+            self.fresh.extend(kept.map(|kept| ((run, row.target.position()), kept)));
             beliefs.push(belief);
         }
         Ok(beliefs)
@@ -223,33 +223,38 @@ impl Predictor for GivenOutputs {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        self.runs = views.iter().map(|view| view.run).collect();
         let seen: Vec<Vec<Vec<f32>>> = match self.replayed.pop_front() {
             Some(Answer::Seen(seen)) => seen,
             Some(answer) => return Err(out_of_step(&answer)),
             None => {
-                let seen = views.iter().map(|view| self.dependency(view.attention, view.tokens));
+                let seen = views.iter().enumerate().map(|(number, view)| self.dependency(number, view));
                 seen.collect::<PyResult<_>>().map_err(wrap)?
             }
         };
-        self.current.push(Answer::Seen(seen.clone()));
+        self.answers.push(Answer::Seen(seen.clone()));
         Ok(seen.into_iter().map(|dependency| Observation { dependency, ..Observation::default() }).collect())
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
-        let predicting = |position: usize| if self.description.shifted { position.saturating_sub(1) } else { position };
-        let wanted: Vec<usize> = rows.iter().map(|row| predicting(row.target.position())).collect();
         let beliefs = match self.replayed.pop_front() {
             Some(Answer::Read(believed)) if believed.len() == rows.len() => believed.iter().map(read).collect(),
             Some(answer) => return Err(out_of_step(&answer)),
-            None => self.believe(rows, &wanted)?,
+            None => {
+                let mut beliefs = Vec::with_capacity(rows.len());
+                for rows in rows.chunk_by(|one, next| one.view == next.view) {
+                    beliefs.extend(self.believe(rows)?);
+                }
+                beliefs
+            }
         };
-        self.current.push(Answer::Read(beliefs.iter().map(write).collect()));
+        self.answers.push(Answer::Read(beliefs.iter().map(write).collect()));
         Ok(beliefs)
     }
 
-    fn forget(&mut self, _run: u64) {
-        self.previous.clear();
-        self.fresh.clear();
+    fn forget(&mut self, run: u64) {
+        self.previous.retain(|(of, _), _| *of != run);
+        self.fresh.retain(|(of, _), _| *of != run);
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use crate::arrays::{Logits, token, tokens};
 use crate::errors::raise;
 use crate::options::request;
-use crate::outputs::{Answers, GivenOutputs};
+use crate::outputs::{Answer, Answers, GivenOutputs, ModelOutput};
 use crate::record::{Result, Step};
 
 const MAX_LAYERS: usize = 1 << 16;
@@ -34,6 +34,8 @@ pub(crate) struct Run {
     plan: Plan,
     ends: Vec<Token>,
     given: GivenOutputs,
+    /// Answers of all steps that succeeded.
+    log: Vec<Answer>,
     begun: Instant,
     /// The arguments that it was made with.
     setup: Py<PyDict>,
@@ -89,7 +91,7 @@ impl Run {
         let given = GivenOutputs::new(mask_token, vocabulary, layers, shifted, largest);
         let job = start(tokens, &plan, request.integer("gen_length").or(request.integer("max_tokens")), &given)
             .map_err(raise)?;
-        Ok(Self { job, plan, ends: end_tokens, given, begun: Instant::now(), setup: setup.unbind() })
+        Ok(Self { job, plan, ends: end_tokens, given, log: Vec::new(), begun: Instant::now(), setup: setup.unbind() })
     }
 
     /// The canvas: the prompt and everything decided so far, the mask token where undecided.
@@ -98,13 +100,13 @@ impl Run {
         self.job.run.canvas().tokens()
     }
 
-    /// With guidance, the canvas without its prompt, whose logits are to be handed in as well.
+    /// With guidance, the canvas without its prompt, whose logits are to be outputs in as well.
     #[getter]
     fn unguided(&self) -> Option<Vec<Token>> {
         (self.plan.options.guidance > 0.0).then(|| self.job.run.canvas().without_prompt())
     }
 
-    /// The layers whose attention is to be handed in; empty if none is needed.
+    /// The layers whose attention is to be outputs in; empty if none is needed.
     #[getter]
     fn layers(&self) -> Vec<usize> {
         self.plan.layers()
@@ -177,11 +179,15 @@ impl Run {
             return Err(PyValueError::new_err(why));
         }
         let length = self.job.run.canvas().len();
-        let handed = [Some(logits), unguided].into_iter().flatten().map(|logits| Logits::of(logits, length));
-        self.given.set(handed.collect::<PyResult<_>>()?, attention);
+        let mut outputs = vec![ModelOutput { logits: Logits::of(logits, length)?, attention }];
+        if let Some(unguided) = unguided {
+            outputs.push(ModelOutput { logits: Logits::of(unguided, length)?, attention: None });
+        }
+        self.given.set(outputs);
         let stepped = py.detach(|| Job::step(std::slice::from_mut(&mut self.job), &mut self.given));
-        self.given.clear(stepped.is_ok());
+        let answers = self.given.clear(stepped.is_ok());
         stepped.map_err(raise)?;
+        self.log.extend(answers);
         self.job.took = self.begun.elapsed();
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a step was taken")))
     }
@@ -201,7 +207,7 @@ impl Run {
     #[expect(clippy::type_complexity, reason = "what pickle asks for")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Py<PyDict>, Answers))> {
         let restore = py.import("lacunalm._native")?.getattr("restore_run")?;
-        Ok((restore, (self.setup.clone_ref(py), self.given.answers())))
+        Ok((restore, (self.setup.clone_ref(py), self.given.answers(&self.log))))
     }
 
     fn __repr__(&self) -> String {
@@ -213,7 +219,8 @@ impl Run {
 
 impl Run {
     fn change(&mut self, written: Vec<(usize, Token)>, reopened: Vec<usize>) -> PyResult<Step> {
-        self.given.change(written, reopened, &mut self.job).map_err(raise)?;
+        self.job.run.change(&written, &reopened).map_err(raise)?;
+        self.log.push(Answer::Changed((written, reopened)));
         self.job.took = self.begun.elapsed();
         Ok(Step::from(self.job.run.trace().deltas.last().expect("a change was recorded")))
     }
@@ -224,7 +231,8 @@ impl Run {
 pub(crate) fn restore_run(py: Python<'_>, setup: &Bound<'_, PyDict>, answers: Answers) -> PyResult<Py<Run>> {
     let run = py.get_type::<Run>().call((), Some(setup))?.cast_into::<Run>()?;
     {
-        let Run { job, given, .. } = &mut *run.borrow_mut();
+        let Run { job, given, log, .. } = &mut *run.borrow_mut();
+        log.clone_from(&answers.1);
         given.replay(answers, job).map_err(raise)?;
     }
     Ok(run.unbind())

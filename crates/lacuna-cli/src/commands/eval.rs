@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use clap::builder::{EnumValueParser, TypedValueParser};
 use lacuna::catalogue::{Layers, Params};
-use lacuna::{Borders, CONSTRAINTS, Canvas, Description, Options, Recipe, Run, Token};
+use lacuna::{Borders, CONSTRAINTS, Canvas, Description, Options, Recipe, Replica, Run, Token};
 use lacuna_eval::report::merge;
-use lacuna_eval::run::{Evaluation, Folder, Model, Part, Progress, Shard, TextCodec, Trial, evaluate};
+use lacuna_eval::run::{Entry, Evaluation, Folder, Model, Part, Progress, Shard, TextCodec, Trial, evaluate};
 use lacuna_eval::suite::Suite;
 use lacuna_eval::task;
 use lacuna_eval::tune::Preset;
@@ -36,56 +37,15 @@ Examples:
   lacuna eval gsm8k --model LLaDA-8B-Instruct --data data --strategy fast-dllm,dos+eb --block-lengths 32,one
   lacuna eval --suite paper --model LLaDA-8B-Instruct --data data --shard 1/8 --out results/paper-1")]
 pub(crate) struct Eval {
-    /// The tasks; of a suite, only these
-    #[arg(value_name = "TASK")]
-    tasks: Vec<String>,
-    /// A list of measurements: paper, mini, orders, heads, strategies, or a file; TASK and --strategy take a part of it
-    #[arg(long, value_name = "NAME", conflicts_with = "preset")]
-    suite: Option<String>,
-    /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Folder for the results
-    #[arg(long, value_name = "DIR", default_value = "results")]
-    out: PathBuf,
-    /// Protocol: how the tasks are asked and answers are taken; `--list-protocols` lists them [default: the task's own]
-    #[arg(long, value_name = "NAME")]
-    protocol: Option<String>,
+    #[command(flatten)]
+    measurement: Measurement,
     /// List the protocols of the tasks named, or of all, and stop
     #[arg(long)]
     list_protocols: bool,
-    /// Layers, heads and strategy as `lacuna tune` found them
-    #[arg(long, value_name = "FILE")]
-    preset: Option<PathBuf>,
-    /// Only the first N problems of each task
-    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
-    limit: Option<usize>,
-    /// all problems, those set aside for `lacuna tune`, or the others
-    #[arg(long, value_enum, default_value_t = PartName::All)]
-    part: PartName,
-    /// Shard of this machine: I of N
-    #[arg(long, value_name = "I/N", default_value = "1/1")]
-    shard: Shard,
     /// Spread the problems over the Ray cluster at ADDRESS, else over one that is there or is started here; it takes the `lacuna` command
     /// of the Python package
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "auto", conflicts_with = "shard")]
     ray: Option<String>,
-    /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
-    /// model one for each thread, on a GPU 128]
-    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
-    batch: Option<usize>,
-    /// Number of tokens to generate; several are tried in turn [default: the task's own]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    gen_length: Vec<usize>,
-    /// Block lengths to try in turn; "one" is one block
-    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "block_length")]
-    block_lengths: Vec<String>,
-    /// dos: layers to try in turn, each on its own: 0,2,4 or 0-7 or all
-    #[arg(long, value_name = "LAYERS", conflicts_with = "layer")]
-    each_layer: Option<String>,
-    /// Run generated code even where nothing confines it
-    #[arg(long)]
-    unconfined: bool,
     #[command(flatten)]
     decoding: Decoding,
     #[command(flatten)]
@@ -95,6 +55,70 @@ pub(crate) struct Eval {
     format: Format,
 }
 
+/// An evaluation, but for the model and the parameters of decoding.
+#[derive(Args, Clone, Default)]
+pub struct Measurement {
+    /// The tasks; of a suite, only these
+    #[arg(value_name = "TASK")]
+    pub tasks: Vec<String>,
+    /// A list of measurements: paper, mini, orders, heads, strategies, or a file; TASK and --strategy take a part of it
+    #[arg(long, value_name = "NAME", conflicts_with = "preset")]
+    pub suite: Option<String>,
+    /// The folder with the data files, or one such file [default: the model's folder; words and code need none]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Folder for the results
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub out: PathBuf,
+    /// Protocol: how the tasks are asked and answers are taken; `--list-protocols` lists them [default: the task's own]
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// Layers, heads and strategy as `lacuna tune` found them
+    #[arg(long, value_name = "FILE")]
+    pub preset: Option<PathBuf>,
+    /// Only the first N problems of each task
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
+    pub limit: Option<usize>,
+    /// all problems, those set aside for `lacuna tune`, or the others
+    #[arg(long, value_name = "PART", default_value = "all", value_parser = EnumValueParser::<PartName>::new().map(Part::from))]
+    pub part: Part,
+    /// Shard of this machine: I of N
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    pub shard: Shard,
+    /// Batch size: problems per forward pass; the answers are the same for any [default: 8; of a small
+    /// model one for each thread, on a GPU 128]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
+    pub batch: Option<usize>,
+    /// Number of tokens to generate; several are tried in turn [default: the task's own]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    pub gen_length: Vec<usize>,
+    /// Block lengths to try in turn; "one" is one block
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "block_length")]
+    pub block_lengths: Vec<String>,
+    /// dos: layers to try in turn, each on its own: 0,2,4 or 0-7 or all
+    #[arg(long, value_name = "LAYERS", conflicts_with = "layer")]
+    pub each_layer: Option<String>,
+    /// Run generated code even where nothing confines it
+    #[arg(long)]
+    pub unconfined: bool,
+}
+
+/// The model that is measured.
+pub struct Subject<'a> {
+    /// Facts that results depend on.
+    pub model: Model,
+    /// Everything that a plan depends on.
+    pub context: PlanContext,
+    /// Its checkpoint, if it has one; constraints need its tokenizer.
+    pub checkpoint: Option<&'a Checkpoint>,
+    /// Default batch size.
+    pub usual_batch: usize,
+    /// The model on each of its devices.
+    pub replicas: Vec<Replica<'a>>,
+    /// Its tokenizer and chat template.
+    pub codec: &'a dyn TextCodec,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PartName {
     All,
@@ -102,9 +126,19 @@ enum PartName {
     Test,
 }
 
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Self {
+        match name {
+            PartName::All => Self::All,
+            PartName::Tune => Self::Tune,
+            PartName::Test => Self::Test,
+        }
+    }
+}
+
 pub(crate) fn eval(args: &Eval) -> Result<()> {
     if args.list_protocols {
-        return list_protocols(&args.tasks);
+        return list_protocols(&args.measurement.tasks);
     }
     // The command of the Python package takes it from here before.
     ensure!(
@@ -113,38 +147,69 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     );
     let request = args.decoding.request(None)?;
     let mut engine = Engine::open_replicas(&args.model)?;
-    let evaluation = Evaluation {
-        out: args.out.clone(),
-        data: args.data.clone().or_else(|| args.model.model.clone()),
-        model: describe(&engine),
-        trials: trials(args, &request, &engine)?,
-        limit: args.limit,
-        part: match args.part {
-            PartName::All => Part::All,
-            PartName::Tune => Part::Tune,
-            PartName::Test => Part::Test,
-        },
-        shard: args.shard,
-        seed: request.integer("seed").unwrap_or(0) as u64,
-        batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
-        general: general(&request),
-        options: Request(general(&request)).plan(&engine.checkpoint)?.options,
-        unconfined: args.unconfined,
+    let mut measurement = args.measurement.clone();
+    measurement.data = measurement.data.or_else(|| args.model.model.clone());
+    let (model, usual_batch) =
+        (describe_model(&engine.checkpoint, engine.predictor.as_ref()), engine.predictor.usual_batch());
+    let (checkpoint, replicas) = engine.parts();
+    let subject = Subject {
+        model,
+        context: PlanContext::of(checkpoint),
+        checkpoint: Some(checkpoint),
+        usual_batch,
+        replicas,
+        codec: &CheckpointCodec::of(checkpoint)?,
     };
-    let mut bar = Bar::new();
-    let (checkpoint, mut replicas) = engine.parts();
-    let codec = CheckpointCodec::of(checkpoint)?;
-    let result = evaluate(&evaluation, &mut replicas, &codec, &mut |progress| bar.show("", progress));
-    bar.end();
-    let entries = result?;
+    let entries = measure(&measurement, &request, subject, true)?;
     if args.format == Format::Json {
         return print(&serde_json::to_string(&entries)?);
     }
-    if args.shard.count > 1 {
-        return print(&format!("shard {} is done: bring all together with lacuna report", args.shard));
+    if measurement.shard.count > 1 {
+        return print(&format!("shard {} is done: bring all together with lacuna report", measurement.shard));
     }
-    print(&merge(&[Folder::open(&args.out)?])?.markdown(&[]))?;
-    print(&format!("Samples and results.json are in {0}; lacuna report {0} adds plots.", args.out.display()))
+    let out = &measurement.out;
+    print(&merge(&[Folder::open(out)?])?.markdown(&[]))?;
+    print(&format!("Samples and results.json are in {0}; lacuna report {0} adds plots.", out.display()))
+}
+
+/// Measures a model, and shows on standard error how far it is if asked to. Returns what results.json holds.
+pub fn measure(
+    measurement: &Measurement,
+    request: &Request,
+    subject: Subject<'_>,
+    progress: bool,
+) -> Result<Vec<Entry>> {
+    let trials = trials(measurement, request, &subject)?;
+    let Subject { model, context, checkpoint, usual_batch, mut replicas, codec } = subject;
+    let general = general(request);
+    let plan = match checkpoint {
+        Some(checkpoint) => Request(general.clone()).plan(checkpoint)?,
+        None => Request(general.clone()).plan_for(&context)?,
+    };
+    let evaluation = Evaluation {
+        out: measurement.out.clone(),
+        data: measurement.data.clone(),
+        model,
+        trials,
+        limit: measurement.limit,
+        part: measurement.part,
+        shard: measurement.shard,
+        seed: request.integer("seed").unwrap_or(0) as u64,
+        batch: measurement.batch.unwrap_or(usual_batch),
+        general,
+        options: plan.options,
+        unconfined: measurement.unconfined,
+    };
+    let mut bar = progress.then(Bar::new);
+    let result = evaluate(&evaluation, &mut replicas, codec, &mut |progress| {
+        if let Some(bar) = &mut bar {
+            bar.show("", progress);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.end();
+    }
+    Ok(result?)
 }
 
 fn list_protocols(tasks: &[String]) -> Result<()> {
@@ -157,13 +222,13 @@ fn list_protocols(tasks: &[String]) -> Result<()> {
 }
 
 /// The model, as far as results depend on it.
-pub(super) fn describe(engine: &Engine) -> Model {
-    let device = engine.predictor.device();
+pub fn describe_model(checkpoint: &Checkpoint, model: &dyn lacuna_models::Model) -> Model {
+    let device = model.device();
     Model {
-        name: engine.checkpoint.name(),
-        family: engine.checkpoint.architecture().family.name().into(),
-        parameters: engine.checkpoint.parameters(),
-        precision: engine.predictor.precision().name().into(),
+        name: checkpoint.name(),
+        family: checkpoint.architecture().family.name().into(),
+        parameters: checkpoint.parameters(),
+        precision: model.precision().name().into(),
         // The number of threads changes no answer, so a run may go on with another.
         device: if device.starts_with("cpu") { "cpu".into() } else { device },
     }
@@ -184,22 +249,25 @@ pub(super) fn general(request: &Request) -> Params {
     })
 }
 
-fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>> {
+fn trials(args: &Measurement, request: &Request, subject: &Subject<'_>) -> Result<Vec<Trial>> {
     let base = Request(request.filter(|name| name != "strategy" && !CONSTRAINTS.contains(&name)));
-    let context = PlanContext::of(&engine.checkpoint);
+    let Some(model) = subject.replicas.first().map(|replica| replica.description()) else {
+        bail!("there is no model to measure");
+    };
+    let context = &subject.context;
     if let Some(suite) = &args.suite {
         let general = general(request);
         let ours = |name: &str| general.get(name).is_some() || matches!(name, "seed" | "strategy");
         if let Some((name, _)) = request.iter().find(|(name, _)| !ours(name)) {
             bail!("a suite sets its own parameters: leave out --{}", name.replace('_', "-"));
         }
-        let family = engine.checkpoint.architecture().family.name();
-        let mut trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
+        let mut trials =
+            Suite::load(suite)?.trials(&subject.model.family, context.layers, &context.layers_for(&Params::new()))?;
         keep_named(&mut trials, "task", &args.tasks, |trial| &trial.task)?;
         keep_named(&mut trials, "strategy", &names_in(request.word("strategy").unwrap_or_default()), |trial| {
             &trial.strategy
         })?;
-        return supported(trials, engine.predictor.description());
+        return supported(trials, model);
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));
@@ -210,7 +278,7 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
         })?),
         None => None,
     };
-    let usual = Request::default().plan_for(&context)?.strategy.name;
+    let usual = Request::default().plan_for(context)?.strategy.name;
     let named = request.word("strategy").map(str::to_string);
     let named = named.or(preset.as_ref().map(|preset| preset.strategy.clone())).unwrap_or(usual);
     let names = names_in(&named);
@@ -221,16 +289,14 @@ fn trials(args: &Eval, request: &Request, engine: &Engine) -> Result<Vec<Trial>>
         let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
         for (strategy, request) in names.iter().zip(base.for_each(&names)?) {
             for &gen_length in &lengths {
-                for block_length in
-                    blocks(args, &base, usual_block(&engine.checkpoint).unwrap_or(gen_length), gen_length)?
-                {
-                    for request in with_layers(args, preset.as_ref(), &request, &context)? {
+                for block_length in blocks(args, &base, usual_block(model).unwrap_or(gen_length), gen_length)? {
+                    for request in with_layers(args, preset.as_ref(), &request, context)? {
                         let request = request.with("gen_length", gen_length)?.with("block_length", block_length)?;
                         let trial = Trial {
                             task: name.clone(),
                             protocol: protocol.name.into(),
                             strategy: strategy.to_string(),
-                            settings: settings(&request.plan_for(&context)?)?,
+                            settings: settings(&request.plan_for(context)?)?,
                             gen_length,
                             block_length,
                             early_stop: base.flag("early_stop").unwrap_or(true),
@@ -290,7 +356,12 @@ fn supported(trials: Vec<Trial>, model: &Description) -> Result<Vec<Trial>> {
 }
 
 /// The request with each choice of layers that the flags or a preset name, if its strategy uses attention.
-fn with_layers(args: &Eval, preset: Option<&Preset>, request: &Request, context: &PlanContext) -> Result<Vec<Request>> {
+fn with_layers(
+    args: &Measurement,
+    preset: Option<&Preset>,
+    request: &Request,
+    context: &PlanContext,
+) -> Result<Vec<Request>> {
     if !request.word("strategy").is_some_and(uses_attention) {
         return Ok(vec![request.clone()]);
     }
@@ -317,11 +388,11 @@ fn with_layers(args: &Eval, preset: Option<&Preset>, request: &Request, context:
 }
 
 /// The length of the model's blocks, if its attention is block-causal.
-pub(super) fn usual_block(checkpoint: &Checkpoint) -> Option<usize> {
-    checkpoint.architecture().attention.visibility.usual_blocks().map(Borders::length)
+pub(super) fn usual_block(model: &Description) -> Option<usize> {
+    model.visibility.usual_blocks().map(Borders::length)
 }
 
-fn blocks(args: &Eval, base: &Request, usual: usize, gen_length: usize) -> Result<Vec<usize>> {
+fn blocks(args: &Measurement, base: &Request, usual: usize, gen_length: usize) -> Result<Vec<usize>> {
     let mut lengths = Vec::new();
     for text in &args.block_lengths {
         lengths.push(match (text.as_str(), text.parse()) {
@@ -337,13 +408,14 @@ fn blocks(args: &Eval, base: &Request, usual: usize, gen_length: usize) -> Resul
 }
 
 /// The text side of a checkpoint.
-pub(super) struct CheckpointCodec<'a> {
+pub struct CheckpointCodec<'a> {
     text: &'a Text,
     ends: Vec<Token>,
 }
 
 impl<'a> CheckpointCodec<'a> {
-    pub(super) fn of(checkpoint: &'a Checkpoint) -> Result<Self> {
+    /// That of a checkpoint, which must have a tokenizer.
+    pub fn of(checkpoint: &'a Checkpoint) -> Result<Self> {
         Ok(Self { text: checkpoint.text()?, ends: checkpoint.ends() })
     }
 }

@@ -22,6 +22,7 @@ mod tune;
 pub(crate) use bench::{Bench, bench};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use diff::{Diff, diff};
+pub use eval::{CheckpointCodec, Measurement, Subject, describe_model, measure};
 pub(crate) use eval::{Eval, eval};
 pub(crate) use fill::{Fill, fill};
 pub(crate) use generate::{Generate, generate};

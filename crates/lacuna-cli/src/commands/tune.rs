@@ -7,7 +7,7 @@ use clap::Args;
 use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
 use lacuna_eval::{task, tune as calibration};
 
-use super::eval::{Bar, CheckpointCodec, describe, general, settings, usual_block};
+use super::eval::{Bar, CheckpointCodec, describe_model, general, settings, usual_block};
 use super::print;
 use crate::args::{self, Decoding};
 use crate::engine::Engine;
@@ -73,7 +73,10 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
             strategy: strategy.clone(),
             settings: settings(&plan)?,
             gen_length,
-            block_length: request.integer("block_length").or(usual_block(&engine.checkpoint)).unwrap_or(gen_length),
+            block_length: request
+                .integer("block_length")
+                .or(usual_block(engine.predictor.description()))
+                .unwrap_or(gen_length),
             early_stop: request.flag("early_stop").unwrap_or(true),
             labels: Vec::new(),
         });
@@ -81,7 +84,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
     let evaluation = Evaluation {
         out: args.out.clone(),
         data: args.data.clone().or_else(|| args.model.model.clone()),
-        model: describe(&engine),
+        model: describe_model(&engine.checkpoint, engine.predictor.as_ref()),
         trials,
         limit: args.limit,
         part: Part::Tune,

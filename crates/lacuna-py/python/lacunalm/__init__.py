@@ -2,7 +2,7 @@
 
 Two things are here. `Model` is an engine: it loads a checkpoint, or the small one that is part of the package, and answers
 prompts. `decode`, `decode_batch` and `Run` are the sampler alone: they decode with the logits, and for `dos` the attention, of a
-model of your own; `wrap` does so for a model of transformers.
+model of your own; `wrap` does so for a model of transformers. `evaluate` measures either on benchmarks.
 
     >>> import lacunalm as lacuna
     >>> lacuna.Model().generate("Sara has 24 pens and gives 9 away. How many are left?").text
@@ -28,6 +28,7 @@ from ._native import (
     register_pace,
 )
 from .catalogue import OPTIONS, ORDERS, PACES, PRESETS, REVISIONS, strategies
+from .evaluation import evaluate
 from .likelihood import Score, ScoredToken
 from .model import Cancelled, Model
 from .options import Options
@@ -59,6 +60,7 @@ __all__ = [
     "__version__",
     "decode",
     "decode_batch",
+    "evaluate",
     "main",
     "register_order",
     "register_pace",

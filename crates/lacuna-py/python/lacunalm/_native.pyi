@@ -24,6 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Orders and paces that were registered go there, too: `lacuna.main(["eval", "words", "--strategy", "mine+eb"])`.
     """
 
+def evaluate_model(model: Model, keywords: dict[str, Any], **options: Any) -> str:
+    """Measures a loaded model; `lacunalm.evaluate` says how. Returns what results.json holds."""
+
+def evaluate_own(own: dict[str, Any], keywords: dict[str, Any], **options: Any) -> str:
+    """Measures a model of the caller's."""
+
 def register_order(
     name: str,
     score: Callable[[Candidates], Any],

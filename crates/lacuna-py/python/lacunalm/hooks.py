@@ -1,15 +1,10 @@
 """Attention of a model that does not hand it out."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-
-from ._native import Run
-
-if TYPE_CHECKING:
-    from .wrapper import Wrapped
 
 
 class Attention(TorchFunctionMode):
@@ -52,16 +47,7 @@ def weights(
     return scores.softmax(-1)
 
 
-def layers_of(wrapped: "Wrapped", options: Any) -> list[int]:
-    """The layers whose attention a strategy uses."""
-    known: dict[str, Any] = {"layers": wrapped.layers, "shifted": wrapped.shifted, "end_tokens": wrapped.end_tokens}
-    options = {
-        name: value for name, value in options.items() if name not in ("gen_length", "max_tokens", "block_length")
-    }
-    return Run([wrapped.mask_token], mask_token=wrapped.mask_token, **known, **options).layers
-
-
-def forward(wrapped: "Wrapped", canvases: list[list[int]], layers: list[int]) -> list[Any]:
+def forward(model: Any, canvases: list[list[int]], layers: list[int]) -> list[tuple[Any, Any]]:
     """For each canvas its logits, and the attention of these layers if there are any.
 
     Canvases of one length share a forward pass. Nothing is padded: what a model makes of padding is its own affair.
@@ -69,10 +55,10 @@ def forward(wrapped: "Wrapped", canvases: list[list[int]], layers: list[int]) ->
     answers: list[Any] = [None] * len(canvases)
     for length in {len(canvas) for canvas in canvases}:
         numbers = [number for number, canvas in enumerate(canvases) if len(canvas) == length]
-        logits, seen = _forward(wrapped.model, [canvases[number] for number in numbers], layers)
+        logits, seen = _forward(model, [canvases[number] for number in numbers], layers)
         for row, number in enumerate(numbers):
             attention = {layer: weights[row] for layer, weights in seen.items()}
-            answers[number] = (logits[row], attention) if layers else logits[row]
+            answers[number] = (logits[row], attention or None)
     return answers
 
 

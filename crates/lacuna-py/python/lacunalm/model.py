@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from . import _native
 from ._native import Frame, Result, Step, Stream
+from .checks import finite, positive, whole
 from .likelihood import Score, score
 from .options import Options, Seedless
 from .together import Together
@@ -171,8 +172,8 @@ class Model(_native.Model):
         """
         several = _native.is_list_of_prompts(prompt)
         prompts = _listed(prompt) if several else [prompt]
-        wanted = 1 if n is None else _positive("n", n)
-        drawn = wanted if best_of is None else _positive("best_of", best_of)
+        wanted = 1 if n is None else positive("n", n)
+        drawn = wanted if best_of is None else positive("best_of", best_of)
         if drawn < wanted:
             raise ValueError(f"best_of is {drawn}, but n asks for {wanted} of them")
         if seed is not None and not isinstance(seed, int) and hasattr(seed, "__len__"):
@@ -258,7 +259,7 @@ class Model(_native.Model):
         **options: Unpack[Seedless],
     ) -> Iterator[Result]:
         """The results in order, each of a prompt and its seed."""
-        room = self.replicas * (self.usual_batch if batch is None else _positive("batch", batch))
+        room = self.replicas * (self.usual_batch if batch is None else positive("batch", batch))
         plan = self.plan(**options)
 
         def begin(number: int, prompt: Any, seed: int) -> Stream:
@@ -436,38 +437,18 @@ class Model(_native.Model):
             list(zip(prompts, texts, strict=True)),
             system=system,
             raw=raw,
-            batch=None if batch is None else _positive("batch", batch),
+            batch=None if batch is None else positive("batch", batch),
             order=None if order is None else str(order),
-            steps=None if steps is None else [[_whole("steps", place) for place in step] for step in steps],
-            samples=None if samples is None else _positive("samples", samples),
-            seed=None if seed is None else _whole("seed", seed),
-            guidance=None if guidance is None else _finite("guidance", guidance),
+            steps=None if steps is None else [[whole("steps", place) for place in step] for step in steps],
+            samples=None if samples is None else positive("samples", samples),
+            seed=None if seed is None else whole("seed", seed),
+            guidance=None if guidance is None else finite("guidance", guidance),
         )
         return scores if several else scores[0]
 
 
 def _listed(prompts: Any) -> list[Any]:
     return list(prompts.tolist() if hasattr(prompts, "tolist") else prompts)
-
-
-def _whole(name: str, number: Any, least: int = 0) -> int:
-    try:
-        whole = number.__index__()
-    except AttributeError:
-        raise TypeError(f"{name} must be a whole number, but it is {number!r}") from None
-    if not least <= whole < 1 << 64:
-        raise ValueError(f"{name} is {whole}, but it must be {least} or more, and have at most 64 bits")
-    return int(whole)
-
-
-def _finite(name: str, number: Any) -> float:
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is {number}, but it must be a number")
-    return float(number)
-
-
-def _positive(name: str, number: Any) -> int:
-    return _whole(name, number, 1)
 
 
 def _mean_logprob(result: Result) -> float:

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 
-_CHUNK = 1 << 23
+_CHUNK = 1 << 25
 """About as many logits are worked on at a time."""
+_FAR = -128.0
+"""The exponential of this is 0 in single precision."""
 
 
 def beliefs(
@@ -23,7 +25,8 @@ def beliefs(
     """
     width = logits.shape[-1]
     suppressed, deferred, temperature = sampling
-    step = max(1, _CHUNK // width)
+    # Draws take several times the memory.
+    step = max(1, (_CHUNK if temperature is None else _CHUNK >> 2) // width)
     found = []
     with torch.inference_mode():
         for begin in range(0, len(wanted), step):
@@ -46,28 +49,31 @@ def _reduce(
     scored: list[int],
 ) -> torch.Tensor:
     # Suppressed or not, what is not a number spoils the row.
-    spoilt = rows.isnan().any(dim=-1)
+    spoilt = rows[:, suppressed].isnan().any(dim=-1)
     if suppressed:
         rows[:, suppressed] = -torch.inf
     if temperature is not None and temperature[1]:
         rows = (rows.double() / temperature[0]).float()
-    if temperature is None:
-        token = rows.argmax(dim=-1)
-    else:
-        noise = _gumbel(keys, rows)
+    token = None
+    if temperature is not None:
         scale = 1.0 if temperature[1] else temperature[0]
-        token = torch.where(rows > -torch.inf, rows.double() + scale * noise, -torch.inf).argmax(dim=-1)
+        noisy = rows.double() + scale * _gumbel(keys, rows)
+        token = torch.where(rows > -torch.inf, noisy, -torch.inf).argmax(dim=-1)
+    elif deferred:
+        token = rows.argmax(dim=-1)
     if deferred:
         rows[:, deferred] = -torch.inf
-    top, _ = rows.topk(2, dim=-1)
-    first, second = top.double().unbind(-1)
-    below = rows - top[:, :1]
-    weight = below.exp()
-    total = weight.sum(dim=-1, dtype=torch.float64)
-    weighted = torch.where(weight > 0, below * weight, 0.0).sum(dim=-1, dtype=torch.float64)
-    log_total = first + total.log()
+    top, place = rows.max(dim=-1, keepdim=True)
+    token = place[:, 0] if token is None else token
     own = rows.gather(-1, token[:, None])[:, 0].double()
     named = rows.gather(-1, torch.tensor(scored, device=rows.device)[:, None])[:, 0].double()
+    # What is far below has no weight; not being infinite, it adds nothing to the entropy.
+    below = (rows - top).clamp_(min=_FAR)
+    weight = below.exp()
+    total = weight.sum(dim=-1, dtype=torch.float64)
+    weighted = below.mul_(weight).sum(dim=-1, dtype=torch.float64)
+    first, second = top[:, 0].double(), rows.scatter_(-1, place, -torch.inf).amax(dim=-1).double()
+    log_total = first + total.log()
     probability = (own - log_total).exp()
     probability[spoilt | ~log_total.isfinite()] = torch.nan
     entropy = (total.log() - weighted / total).clamp(min=0.0)

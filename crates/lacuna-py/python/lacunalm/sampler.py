@@ -69,7 +69,7 @@ def decode_batch(
     while unfinished := [run for run in runs if not run.finished]:
         canvases = [run.tokens for run in unfinished]
         canvases += [run.unguided for run in unfinished if run.unguided is not None]
-        answers = _each(predict(canvases), [len(canvas) for canvas in canvases])
+        answers = each(predict(canvases), [len(canvas) for canvas in canvases])
         unguided = [logits_and_attention(answer)[0] for answer in answers[len(unfinished) :]]
         for run, answer, other in zip(unfinished, answers, unguided or [None] * len(unfinished)):
             run.step(*logits_and_attention(answer), unguided=other)
@@ -87,7 +87,7 @@ def logits_and_attention(answer: Any) -> tuple[Any, Any]:
     return answer
 
 
-def _each(answers: Any, lengths: list[int]) -> Sequence[Any]:
+def each(answers: Any, lengths: list[int]) -> Sequence[Any]:
     """One answer for each canvas, of those that came one by one or all at once."""
     pair = isinstance(answers, tuple) and len(answers) == 2
     if hasattr(answers, "logits") or (pair and _dimensions(answers[0]) == 3 and len(answers[0]) == len(lengths)):

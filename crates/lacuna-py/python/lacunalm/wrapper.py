@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from ._native import Result, is_list_of_prompts
+from ._native import Result, Run, is_list_of_prompts
 from .options import Options
-from .sampler import decode_batch
+from .sampler import decode_batch, each, logits_and_attention
 
 
 def wrap(
@@ -15,13 +15,15 @@ def wrap(
     mask_token: int | None = None,
     end_tokens: Sequence[int] | None = None,
     shifted: bool | None = None,
+    layers: int | None = None,
 ) -> "Wrapped":
-    """Takes a model object, say of `AutoModel.from_pretrained`, that predicts masked tokens and sees in both directions.
+    """Takes a model object, say of `AutoModel.from_pretrained`, that predicts masked tokens and sees in both directions; or a function
+    `predict(canvases)` as `decode_batch` takes it, with its `mask_token`, `end_tokens` and number of `layers`.
 
     The mask token, the end tokens and whether a position is predicted from the one before it are taken from the model's
     configuration and the tokenizer, if they are not given: LLaDA and Dream need nothing.
     """
-    return Wrapped(model, tokenizer, mask_token=mask_token, end_tokens=end_tokens, shifted=shifted)
+    return Wrapped(model, tokenizer, mask_token=mask_token, end_tokens=end_tokens, shifted=shifted, layers=layers)
 
 
 class Wrapped:
@@ -40,6 +42,7 @@ class Wrapped:
         mask_token: int | None = None,
         end_tokens: Sequence[int] | None = None,
         shifted: bool | None = None,
+        layers: int | None = None,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.config = getattr(model, "config", None)
@@ -50,8 +53,9 @@ class Wrapped:
         ends = _first(end_tokens, self._setting("eos_token_id"), getattr(tokenizer, "eos_token_id", None), [])
         self.end_tokens = [int(end) for end in (ends if isinstance(ends, Sequence) else [ends])]
         self.shifted = bool(_first(shifted, str(self._setting("model_type")).lower() == "dream"))
-        layers = _first(*(self._setting(name) for name in ("num_hidden_layers", "n_layers", "num_layers", "n_layer")))
-        self.layers = None if layers is None else int(layers)
+        named = (self._setting(name) for name in ("num_hidden_layers", "n_layers", "num_layers", "n_layer"))
+        count = _first(layers, *named)
+        self.layers = None if count is None else int(count)
 
     def _setting(self, name: str) -> Any:
         return getattr(self.config, name, None)
@@ -70,10 +74,9 @@ class Wrapped:
 
     def decode(self, prompts: Sequence[Sequence[int]], **options: Unpack[Options]) -> list[Result]:
         """Decodes prompts, or texts with masks, of token ids."""
-        from . import hooks
-
+        layers = self._layers_of(options)
         return decode_batch(
-            lambda canvases: hooks.forward(self, canvases, hooks.layers_of(self, options)),
+            lambda canvases: self.answers(canvases, layers),
             prompts,
             mask_token=self.mask_token,
             end_tokens=self.end_tokens,
@@ -81,6 +84,22 @@ class Wrapped:
             shifted=self.shifted,
             **options,
         )
+
+    def answers(self, canvases: list[list[int]], layers: list[int]) -> list[tuple[Any, Any]]:
+        """One forward pass: for each canvas its logits, and the attention of these layers if there are any."""
+        if hasattr(self.model, "parameters"):
+            from . import hooks
+
+            return hooks.forward(self.model, canvases, layers)
+        return [logits_and_attention(one) for one in each(self.model(canvases), [len(canvas) for canvas in canvases])]
+
+    def _layers_of(self, options: Options) -> list[int]:
+        """The layers whose attention a strategy uses."""
+        about: Any = {
+            name: value for name, value in options.items() if name not in ("gen_length", "max_tokens", "block_length")
+        }
+        about |= {"layers": self.layers, "shifted": self.shifted, "end_tokens": self.end_tokens}
+        return Run([self.mask_token], mask_token=self.mask_token, **about).layers
 
     def encode(self, prompt: Any) -> list[int]:
         """The tokens of a prompt: in the tokenizer's chat template if it has one; token ids stay as they are."""

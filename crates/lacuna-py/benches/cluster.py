@@ -1,6 +1,8 @@
 """Ray Data on two nodes of this machine against `lacuna generate --jsonl` on the same cores: wall time, CPU time, equal answers.
 
-PYTHONPATH=... python benches/ray.py [PROMPTS]      needs ray[data] and the package
+python benches/cluster.py [PROMPTS] [--kill]      needs ray[data] and the package
+
+With --kill one of the two nodes is killed when a quarter of the answers are written, and only the answers count.
 """
 
 import json
@@ -16,7 +18,8 @@ import lacunalm.ray
 import ray
 from ray.cluster_utils import Cluster
 
-COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+KILL = "--kill" in sys.argv
+COUNT = next((int(argument) for argument in sys.argv[1:] if argument.isdigit()), 2000)
 OPTIONS = {"gen_length": 32, "strategy": "dos+eb"}
 BATCH = 8
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -85,20 +88,38 @@ def main():
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     expected = {record["id"]: record["tokens"] for record in map(json.loads, told.splitlines())}
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    for _ in range(2):
-        cluster.add_node(num_cpus=cores / 2, resources={"decoder": 1})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=cores / 2) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     ray.data.DataContext.get_current().enable_progress_bars = False
+    # A cluster that is running already has its own actors of Ray Data.
+    ray.data.range(4).map(lambda row: row).write_json(str(folder / "warm"))
+    answers, over = folder / "answers", threading.Event()
+
+    def kill():
+        while not over.wait(0.1):
+            written = sum(len(path.read_text().splitlines()) for path in answers.glob("*.json"))
+            if written >= COUNT / 4:
+                print(f"killed a node when {written} answers were written", flush=True)
+                return cluster.remove_node(nodes[1], allow_graceful=False)
+
+    killer = threading.Thread(target=kill if KILL else over.wait)
+    killer.start()
     with Clock() as spread:
         source = ray.data.read_json(str(folder / "prompts.jsonl"))
         answered = lacunalm.ray.generate(source, batch=BATCH, cpus=cores / 2, concurrency=2, id="id", **OPTIONS)
-        answered.write_json(str(folder / "answers"))
-    found = {row["id"]: list(row["tokens"]) for row in ray.data.read_json(str(folder / "answers")).take_all()}
+        answered.write_json(str(answers))
+    over.set()
+    killer.join()
+    lines = [json.loads(line) for path in answers.glob("*.json") for line in path.read_text().splitlines()]
+    found = {row["id"]: row["tokens"] for row in lines}
     ray.shutdown()
     cluster.shutdown()
 
-    print(f"{COUNT} prompts, {len(found)} answers, {sum(found[i] == expected[i] for i in found)} equal")
+    equal = sum(found[number] == expected[number] for number in found)
+    print(f"{COUNT} prompts, {len(lines)} answers, {len(found)} different ids, {equal} equal to those of one process")
+    if KILL:
+        return
     for name, clock in (("lacuna generate --jsonl", alone), ("Ray Data, two nodes", spread)):
         print(f"{name:24} {clock.wall:7.1f} s wall  {clock.cpu:7.1f} s CPU  {COUNT / clock.wall:6.2f} prompts/s")
     print(f"throughput {alone.wall / spread.wall:.1%} by wall time, {alone.cpu / spread.cpu:.1%} by CPU time")
