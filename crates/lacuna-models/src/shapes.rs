@@ -17,13 +17,15 @@ pub enum Shape {
     Sdar8b,
     /// LLaDA-MoE-7B-A1B's: 64 experts, 8 for each token.
     LladaMoe,
+    /// LLaDA-MoE's with a dense network in place of the experts, as wide as the 8 active ones: what mixing them costs.
+    LladaMoeDense,
     /// LLaDA2.0-mini's: 256 experts in groups, block-causal attention.
     Llada2Mini,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Mini,
         Self::Small,
         Self::Medium,
@@ -31,6 +33,7 @@ impl Shape {
         Self::Dream7b,
         Self::Sdar8b,
         Self::LladaMoe,
+        Self::LladaMoeDense,
         Self::Llada2Mini,
     ];
 
@@ -44,6 +47,7 @@ impl Shape {
             Self::Dream7b => "dream-7b",
             Self::Sdar8b => "sdar-8b",
             Self::LladaMoe => "llada-moe",
+            Self::LladaMoeDense => "llada-moe-dense",
             Self::Llada2Mini => "llada2-mini",
         }
     }
@@ -63,6 +67,7 @@ impl Shape {
             Self::Dream7b => &[(CONFIG, DREAM_7B)],
             Self::Sdar8b => &[(CONFIG, SDAR_8B)],
             Self::LladaMoe => &[(CONFIG, LLADA_MOE)],
+            Self::LladaMoeDense => &[(CONFIG, LLADA_MOE_DENSE)],
             Self::Llada2Mini => &[(CONFIG, LLADA2_MINI)],
         }
     }
@@ -101,6 +106,13 @@ const LLADA_MOE: &[u8] =
     "qk_layernorm": true, "vocab_size": 157184, "max_position_embeddings": 8192, "rope_theta": 50000,
     "rms_norm_eps": 1e-5}"#;
 
+const LLADA_MOE_DENSE: &[u8] =
+    br#"{"architectures": ["LLaDAMoEModelLM"], "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "expert_intermediate_size": 1024,
+    "dense_intermediate_size": 8192, "moe_layer_freq": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "qk_layernorm": true, "vocab_size": 157184, "max_position_embeddings": 8192, "rope_theta": 50000,
+    "rms_norm_eps": 1e-5}"#;
+
 const LLADA2_MINI: &[u8] =
     br#"{"architectures": ["LLaDA2MoeModelLM"], "hidden_size": 2048, "num_hidden_layers": 20, "num_attention_heads": 16,
     "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 5120, "first_k_dense_replace": 1,
@@ -121,6 +133,10 @@ mod tests {
         assert_eq!([Shape::Sdar8b, Shape::LladaMoe, Shape::Llada2Mini].map(millions), [8190, 7356, 16255]);
         let active = |shape| Checkpoint::random(shape).unwrap().architecture().active_parameters() / 1_000_000;
         assert_eq!([Shape::Sdar8b, Shape::LladaMoe, Shape::Llada2Mini].map(active), [8190, 1719, 1432]);
+        let [experts, dense] = [Shape::LladaMoe, Shape::LladaMoeDense]
+            .map(|shape| Checkpoint::random(shape).unwrap().architecture().active_parameters());
+        let routers = 16 * 64 * 2048;
+        assert_eq!((experts - routers, millions(Shape::LladaMoeDense)), (dense, dense / 1_000_000));
         assert!(Shape::ALL.into_iter().all(|shape| Shape::named(shape.name()) == Some(shape)));
     }
 }

@@ -338,10 +338,16 @@ pub(crate) fn read_flops(architecture: &Architecture) -> f64 {
     2.0 * (block + architecture.weight(Role::Head, 0).size() as f64)
 }
 
-/// Bytes of the weights that such a forward pass goes through, with all experts.
-pub fn forward_bytes(architecture: &Architecture, precision: Precision) -> f64 {
-    let weights = (0..architecture.layers()).flat_map(|layer| forward_weights(architecture, layer));
-    weights.map(|weight| precision.format(weight.role).weights.row_bytes(weight.size()) as f64).sum()
+/// Bytes of the weights that such a forward pass over `rows` rows goes through. Of experts, those that so many rows choose, if
+/// experts are used evenly.
+pub fn forward_bytes(architecture: &Architecture, precision: Precision, rows: usize) -> f64 {
+    let layers = (0..architecture.layers()).flat_map(|layer| {
+        forward_weights(architecture, layer).map(move |weight| {
+            let unused = (1.0 - architecture.share(layer, weight.role)).powf(rows as f64);
+            precision.format(weight.role).weights.row_bytes(weight.size()) as f64 * (1.0 - unused)
+        })
+    });
+    layers.sum()
 }
 
 /// The matrices of a layer that a forward pass without reading goes through.
@@ -382,6 +388,9 @@ mod tests {
             let Sizes { hidden, query, input, .. } = model.sizes();
             assert_eq!((hidden, query, input, model.sizes().mlp, model.sizes().key), (h, h, mlp, mlp, key));
 
+            let read = 2 * ((layers - 1) * matrices + 2 * h * key);
+            assert_eq!(forward_bytes(model, Precision::Bf16, 1), read as f64);
+
             let vectors = 4 * (layers * vectors + h);
             let bf16 = 2 * (layers * matrices + 2 * table) + vectors;
             assert_eq!(model.weight_bytes(Precision::Bf16, WeightFormat::Bf16), bf16);
@@ -389,5 +398,19 @@ mod tests {
             let fp8 = layers * matrices + 4 * rows + 4 * table + vectors;
             assert_eq!(model.weight_bytes(Precision::Fp8, WeightFormat::Bf16), fp8);
         }
+    }
+
+    #[test]
+    fn a_forward_pass_reads_the_experts_that_its_rows_choose() {
+        let bytes =
+            |shape, rows| forward_bytes(Checkpoint::random(shape).unwrap().architecture(), Precision::Bf16, rows);
+        let routers = (15 * 64 * 2048 * 4) as f64;
+        let dense = bytes(Shape::LladaMoeDense, 1) + routers;
+        assert!((bytes(Shape::LladaMoe, 1) / dense - 1.0).abs() < 1e-9);
+        let all = dense + 15.0 * 56.0 * 3.0 * 2048.0 * 1024.0 * 2.0;
+        assert!((bytes(Shape::LladaMoe, 1 << 20) / all - 1.0).abs() < 1e-9);
+        let [few, many] = [4, 64].map(|rows| bytes(Shape::LladaMoe, rows));
+        assert!(dense < few && few < many && many < all, "{dense} {few} {many} {all}");
+        assert_eq!(bytes(Shape::LladaMoeDense, 1), bytes(Shape::LladaMoeDense, 256));
     }
 }

@@ -134,6 +134,13 @@ impl Turn {
         Ok(turn)
     }
 
+    /// The first output row that may be read, or that a mask stands in.
+    pub(crate) fn first_row(&self, run: &Run) -> usize {
+        let beside = self.used_rows.iter().chain(&self.others).map(|target| target.position());
+        let first = beside.chain(run.state.canvas.masked().next()).min();
+        first.map_or(usize::MAX, |position| run.model.row_of(position))
+    }
+
     /// The step as orders and revisions see it.
     pub(crate) fn context<'a>(&'a self, state: &'a RunState) -> StepContext<'a> {
         StepContext { state, candidates: &self.candidates, beliefs: &self.beliefs, probed: &self.probed }

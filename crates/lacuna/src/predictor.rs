@@ -23,6 +23,12 @@ pub trait Predictor {
     /// Drops what is remembered for a run ([`Row::remember`], [`Compute::AllAndCache`]).
     fn forget(&mut self, run: u64);
 
+    /// Most positions of a canvas that one call of [`observe`](Self::observe) computes, as far as attention is block-causal and
+    /// they are not read: a longer prompt is computed in pieces. Memory is bounded by it; it changes no result.
+    fn piece(&self) -> usize {
+        2048
+    }
+
     /// Offers the keys and values of a run's leading `tokens`, whole blocks that will not change, to later runs.
     fn offer(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) {}
 

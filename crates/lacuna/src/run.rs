@@ -294,13 +294,7 @@ impl Run {
     }
 
     /// The canvases of the next pass, made of `view`: this one, and with guidance the same without its prompt.
-    pub(crate) fn views<'a>(&'a self, computed: &'a Computed, view: View<'a>) -> impl Iterator<Item = View<'a>> {
-        let compute = match computed {
-            Computed::All => Compute::All,
-            Computed::AllAndCache => Compute::AllAndCache,
-            Computed::Only(positions) => Compute::Only(positions),
-            Computed::Refresh(refresh) => Compute::Refresh(*refresh),
-        };
+    pub(crate) fn views<'a>(&'a self, compute: Compute<'a>, view: View<'a>) -> impl Iterator<Item = View<'a>> {
         let (run, shadows, tokens) = (self.id, &self.shadows[..], self.state.canvas.tokens());
         let rollout = self.strategy.cache.rollout();
         let (attention, matrix, blocks) = (&self.attention[..], &self.matrix[..], self.borders);

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
 
+use crate::cache::Computed;
 use crate::gap_search::find;
 use crate::plan::Turn;
 use crate::probe::probe;
-use crate::{Commit, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
+use crate::{Commit, Compute, Error, Predictor, Ranking, Result, Run, Strategy, Target, View};
 
 /// Takes one step with each of `runs`. They share a forward pass, and one vocabulary projection for the rows that are read in any
 /// case. A run with a gap of unknown length finds the length in this step, in a pass of its own.
@@ -64,12 +65,16 @@ fn plan(runs: &mut [&mut Run]) -> Result<Vec<Turn>> {
     runs.iter_mut().map(&mut plan).collect()
 }
 
-/// One forward pass over the canvases of all runs.
+/// One forward pass over the canvases of all runs. What is long before the rows that are read is computed first, in pieces.
 fn observe(runs: &mut [&mut Run], turns: &[Turn], predictor: &mut dyn Predictor) -> Result<()> {
+    let mut computed = Vec::with_capacity(runs.len());
+    for (run, turn) in runs.iter().zip(turns) {
+        computed.push(run.compute_ahead(turn, predictor)?);
+    }
     let rows: Vec<_> = runs.iter().zip(turns).map(|(run, turn)| turn.rows(run)).collect();
-    let views: Vec<View<'_>> = (runs.iter().zip(turns).zip(&rows))
-        .flat_map(|((run, turn), (certain, ranked))| {
-            run.views(&turn.computed, View { plan: turn.plan(run, certain, ranked), ..View::default() })
+    let views: Vec<View<'_>> = (runs.iter().zip(turns).zip(&rows).zip(computed))
+        .flat_map(|(((run, turn), (certain, ranked)), compute)| {
+            run.views(compute, View { plan: turn.plan(run, certain, ranked), ..View::default() })
         })
         .collect();
     let mut seen = predictor.observe(&views)?;
@@ -124,6 +129,25 @@ fn rank(runs: &[&mut Run], turns: &mut [Turn], by_beliefs: bool) -> Result<()> {
 }
 
 impl Run {
+    /// Computes the positions of a pass in pieces of whole blocks until few are left, or one that is read. Returns what is left. Blocks
+    /// of block-causal attention see nothing behind them, so that this changes no bit.
+    fn compute_ahead<'a>(&self, turn: &'a Turn, predictor: &mut dyn Predictor) -> Result<Compute<'a>> {
+        let (Some(borders), Computed::Only(positions)) = (self.borders, &turn.computed) else {
+            return Ok(turn.computed.as_compute());
+        };
+        let mut left = &positions[..];
+        let end = left.last().map_or(0, |&last| borders.start(last.min(turn.first_row(self))));
+        while left.len() > predictor.piece() && left[0] < end {
+            let border = borders.start(left[predictor.piece()]).max(borders.end(left[0])).min(end);
+            let (piece, others) = left.split_at(left.partition_point(|&position| position < border));
+            let tokens = self.state.canvas.tokens();
+            let compute = Compute::Only(piece);
+            predictor.observe(&[View { run: self.id, tokens, blocks: self.borders, compute, ..View::default() }])?;
+            left = others;
+        }
+        Ok(Compute::Only(left))
+    }
+
     /// The ranking of a step's candidates by these scores.
     pub(crate) fn rank(&self, turn: &Turn, scores: Vec<f64>) -> Result<Ranking> {
         if scores.len() != turn.candidates.len() || scores.iter().any(|score| score.is_nan()) {

@@ -21,6 +21,9 @@ struct Strict {
     kept: HashMap<(u64, usize), Vec<Token>>,
     /// The rows of each view.
     computed: Vec<Vec<usize>>,
+    /// Most positions of a piece, and of a view so far.
+    piece: usize,
+    most: usize,
 }
 
 impl Strict {
@@ -39,7 +42,7 @@ impl Strict {
         };
         let inner = Scripted::new(VOCABULARY, MASK, logits).with_attention(2, attention).in_blocks(length);
         let description = Description { shifted, shadows: !shifted, ..inner.description().clone() };
-        Self { inner, description, kept: HashMap::new(), computed: Vec::new() }
+        Self { inner, description, kept: HashMap::new(), computed: Vec::new(), piece: usize::MAX, most: 0 }
     }
 }
 
@@ -69,6 +72,7 @@ impl Predictor for Strict {
                 );
             }
             self.computed.push(positions.to_vec());
+            self.most = self.most.max(positions.len());
         }
         self.inner.observe(views)
     }
@@ -80,6 +84,10 @@ impl Predictor for Strict {
             assert!(self.computed[row.view].contains(&position), "row {position} was not computed");
         }
         self.inner.read(rows)
+    }
+
+    fn piece(&self) -> usize {
+        self.piece
     }
 
     fn forget(&mut self, run: u64) {
@@ -120,7 +128,8 @@ proptest! {
     #[test]
     fn finished_blocks_are_computed_once_and_never_stale(
         seed in any::<u32>(),
-        prompt in 1..12usize,
+        prompt in 1..30usize,
+        piece in 1..20usize,
         length in 1..20usize,
         block in 1..7usize,
         strategy in prop::sample::select(strategies()),
@@ -128,7 +137,7 @@ proptest! {
         shifted in any::<bool>(),
         guidance in prop::sample::select(vec![0.0, 0.0, 0.5]),
     ) {
-        let mut model = Strict::new(u64::from(seed), 3, shifted);
+        let mut model = Strict { piece, ..Strict::new(u64::from(seed), 3, shifted) };
         let strategy = parse(&strategy, &values(threshold, block)).unwrap();
         // A sliding window goes beyond the block, and so do paces that exceed the window.
         let (window, exceeds_window) = (strategy.window.clone(), strategy.pace.exceeds_window() || strategy.name == "dsb");
@@ -154,6 +163,26 @@ proptest! {
             prop_assert!(exceeds_window || delta.committed.iter().all(|commit| commit.position < end));
         }
         prop_assert!(model.kept.is_empty());
+    }
+}
+
+#[test]
+fn a_long_prompt_is_computed_in_pieces_which_changes_nothing() {
+    const BLOCK: usize = 3;
+    for (name, shifted) in [("dos+top2", false), ("sdar", false), ("fast-dllm-v2", true), ("confidence+top1", true)] {
+        let decoded = |piece: usize| {
+            let mut model = Strict { piece, ..Strict::new(5, BLOCK, shifted) };
+            let strategy = parse(name, &values(0.5, BLOCK)).unwrap();
+            let canvas = Canvas::with_tail(&[3; 40], 11, MASK).unwrap();
+            let mut run = Run::new(canvas, strategy, Options::default(), model.description()).unwrap();
+            while !run.is_finished() {
+                run.step(&mut model).unwrap();
+            }
+            (model.most, (run.forwards(), run.rows_computed(), run.trace().clone()))
+        };
+        let ((most, in_pieces), (whole, at_once)) = (decoded(7), decoded(usize::MAX));
+        assert!(most <= 7 && whole > 36, "{name}: {most} and {whole} positions in one pass");
+        assert_eq!(in_pieces, at_once, "{name}");
     }
 }
 

@@ -220,7 +220,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     // After that, since measuring how fast memory is read takes memory.
     let cpu = (!on_gpu).then(|| {
         let speed = CpuSpeed::measure(precision);
-        let bound = speed.bound(operations, forward_bytes(architecture, precision));
+        let bound = speed.bound(operations, forward_bytes(architecture, precision, best.computed));
         let CpuSpeed { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, .. } = speed;
         Cpu { isa, fastest_isa, fastest_ceiling_gflops, memory_gbps, bound }
     });

@@ -43,7 +43,7 @@ pub(crate) fn inspect(args: &Inspect) -> Result<()> {
         let (architecture, precision) = (checkpoint.architecture(), predictor.precision());
         let speed = CpuSpeed::measure(precision);
         let operations = forward_flops(architecture, ModelInfo::CANVAS, ModelInfo::CANVAS);
-        Cpu { speed, bound: speed.bound(operations, forward_bytes(architecture, precision)) }
+        Cpu { speed, bound: speed.bound(operations, forward_bytes(architecture, precision, ModelInfo::CANVAS)) }
     });
     let report = Report { info, cpu };
     match args.format {

@@ -1,6 +1,9 @@
 //! Mixtures of experts: rows are grouped by expert, and each expert that is used is gone through once.
 //!
-//! A row adds up its experts in ascending order, whatever rows are computed with it, so its result is batch-invariant.
+//! Threads take whole experts, so that none waits for the others between two of them. A row adds up its experts in ascending
+//! order, whatever rows are computed with it, so its result is batch-invariant.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
@@ -30,19 +33,38 @@ pub(crate) struct Routed {
     preferences: Lines<f32>,
     /// The experts of each row, ascending.
     chosen: Vec<Chosen>,
-    /// The same, ordered by expert.
-    grouped: Vec<Assigned>,
-    /// The output of one expert.
+    /// Indices into `chosen`, ordered by expert.
+    grouped: Vec<usize>,
+    /// What the experts of a wave make of their rows, in the order of `grouped`.
     output: Lines<f32>,
+    /// Buffers of single experts, for as many as are computed at once.
+    idle: Mutex<Vec<Buffers>>,
 }
+
+/// Buffers of one expert.
+#[derive(Default)]
+struct Buffers {
+    input: Input,
+    gate_up: Lines<f32>,
+}
+
+/// Rows of experts, over all experts, whose outputs are held at once.
+const WAVE: usize = 4096;
 
 impl Routed {
     /// Bytes that `rows` rows take.
     pub(crate) fn bytes(experts: &Experts, rows: usize) -> usize {
-        let Experts { description, router, .. } = experts;
-        // The rows that enter, the output of an expert, and two tables of scores.
-        let floats = 2 * router.k() + 2 * description.count;
-        rows * (floats * size_of::<f32>() + description.active * (size_of::<Chosen>() + size_of::<Assigned>()))
+        let Experts { description, router, networks, .. } = experts;
+        let (hidden, active) = (router.k(), description.active);
+        // The rows that enter, and two tables of scores.
+        let floats = hidden + 2 * description.count;
+        let chosen = active * (size_of::<Chosen>() + size_of::<usize>());
+        let output = (rows * active).min(WAVE + rows) * hidden * size_of::<f32>();
+        // An expert for each thread, with its share of the rows.
+        let share = (rows * active).div_ceil(description.count);
+        let input = Input::new().bytes(networks[0].gate_up.activations(), share, hidden);
+        let buffers = input + share * 2 * description.width * size_of::<f32>();
+        rows * (floats * size_of::<f32>() + chosen) + output + rayon::current_num_threads() * buffers
     }
 }
 
@@ -51,33 +73,45 @@ impl Routed {
 struct Chosen {
     expert: usize,
     weight: f32,
-}
-
-/// A row of an expert.
-#[derive(Clone, Copy, Default)]
-struct Assigned {
-    expert: usize,
-    row: usize,
-    weight: f32,
+    /// Its place among all rows of all experts.
+    place: usize,
 }
 
 impl Experts {
     /// Adds to each row of `hidden` what its experts make of the same row of `routed.rows`.
     pub(crate) fn apply(&self, input: &mut Input, gate_up: &mut Lines<f32>, routed: &mut Routed, hidden: &mut [f32]) {
-        let width = self.router.k();
+        let (width, active) = (self.router.k(), self.description.active);
         let count = hidden.len() / width;
         self.route(input, count, routed);
-        let Routed { rows, grouped, output, .. } = routed;
+        let Routed { rows, chosen, grouped, output, idle, .. } = routed;
         let row = |row: usize| &rows[row * width..][..width];
-        for assigned in grouped.chunk_by(|a, b| a.expert == b.expert) {
-            let network = &self.networks[assigned[0].expert];
-            output.resize(assigned.len() * width);
-            let write = |index: usize, values: &mut [f32]| values.copy_from_slice(row(assigned[index].row));
-            network.apply(input, gate_up, assigned.len(), write, output, false);
-            for (assigned, output) in assigned.iter().zip(output.chunks_exact(width)) {
-                let target = &mut hidden[assigned.row * width..][..width];
-                target.iter_mut().zip(output).for_each(|(target, value)| *target += assigned.weight * value);
-            }
+        let mut first = 0;
+        while first < grouped.len() {
+            let expert = |place: usize| chosen[grouped[place]].expert;
+            let border = (first + WAVE..grouped.len()).find(|&place| expert(place) != expert(place - 1));
+            let end = border.unwrap_or(grouped.len());
+            output.resize((end - first) * width);
+            let experts = grouped[first..end].chunk_by(|&a, &b| chosen[a].expert == chosen[b].expert);
+            let mut rest = &mut output[..];
+            let outputs = experts.map(|rows| (rows, rest.split_off_mut(..rows.len() * width).unwrap_or_default()));
+            let compute = |(rows, output): (&[usize], &mut [f32])| {
+                let network = &self.networks[chosen[rows[0]].expert];
+                let mut buffers = lock(idle).pop().unwrap_or_default();
+                let Buffers { input, gate_up } = &mut buffers;
+                let write = |index: usize, values: &mut [f32]| values.copy_from_slice(row(rows[index] / active));
+                network.apply(input, gate_up, rows.len(), write, output, false);
+                lock(idle).push(buffers);
+            };
+            // A thread that finds no expert left helps with the products of another.
+            outputs.collect::<Vec<_>>().into_par_iter().with_max_len(1).for_each(compute);
+            let add = |(hidden, chosen): (&mut [f32], &[Chosen])| {
+                for chosen in chosen.iter().filter(|chosen| (first..end).contains(&chosen.place)) {
+                    let output = &output[(chosen.place - first) * width..][..width];
+                    hidden.iter_mut().zip(output).for_each(|(target, value)| *target += chosen.weight * value);
+                }
+            };
+            hidden.par_chunks_exact_mut(width).zip(chosen.par_chunks_exact(active)).with_min_len(16).for_each(add);
+            first = end;
         }
         if let Some(shared) = &self.shared {
             shared.apply(input, gate_up, count, |index, values| values.copy_from_slice(row(index)), hidden, true);
@@ -99,10 +133,9 @@ impl Experts {
         let tasks = tables.zip(chosen.par_chunks_exact_mut(active)).with_min_len(16);
         tasks.for_each(|((scores, preferences), chosen)| self.choose(scores, preferences, chosen));
         grouped.clear();
-        let assign =
-            |(index, &Chosen { expert, weight }): (usize, &Chosen)| Assigned { expert, row: index / active, weight };
-        grouped.extend(chosen.iter().enumerate().map(assign));
-        grouped.sort_unstable_by_key(|assigned| (assigned.expert, assigned.row));
+        grouped.extend(0..chosen.len());
+        grouped.sort_unstable_by_key(|&index| (chosen[index].expert, index));
+        grouped.iter().enumerate().for_each(|(place, &index)| chosen[index].place = place);
     }
 
     /// Chooses the experts of one row by its scores. Ties go to the lower expert.
@@ -122,7 +155,7 @@ impl Experts {
             let expert = (0..preferences.len()).reduce(better).unwrap_or_default();
             preferences[expert] = f32::NEG_INFINITY;
             let weight = scores[expert] + if router.bias == RouterBias::Weights { bias(expert) } else { 0.0 };
-            *chosen = Chosen { expert, weight };
+            *chosen = Chosen { expert, weight, place: 0 };
         }
         chosen.sort_unstable_by_key(|chosen| chosen.expert);
         if router.renormalized {
@@ -131,6 +164,10 @@ impl Experts {
         }
         chosen.iter_mut().for_each(|chosen| chosen.weight *= router.scale);
     }
+}
+
+fn lock(idle: &Mutex<Vec<Buffers>>) -> MutexGuard<'_, Vec<Buffers>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Rules out all experts but those of the best groups.
@@ -160,4 +197,54 @@ fn softmax(scores: &mut [f32]) {
     scores.iter_mut().for_each(|score| *score = (*score - top).exp());
     let total: f32 = scores.iter().sum();
     scores.iter_mut().for_each(|score| *score /= total);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::Format;
+    use crate::architecture::Router;
+
+    /// Some numbers of about 1, the same each time.
+    fn number(seed: usize) -> f32 {
+        (seed as u32).wrapping_mul(0x9E37_79B9) as i32 as f32 / (1u32 << 30) as f32
+    }
+
+    #[test]
+    fn rows_do_not_depend_on_the_waves_they_are_computed_in() {
+        const HIDDEN: usize = 8;
+        let matrix = |n: usize, k: usize, seed: usize| {
+            let read = move |column: usize, from: usize, values: &mut [f32]| -> Result<(), Infallible> {
+                (from..).zip(values).for_each(|(row, value)| *value = number(seed + column * k + row));
+                Ok(())
+            };
+            let Ok(matrix) = Matrix::pack(Format::F32, n, k, read);
+            matrix
+        };
+        let network = |seed| Network { gate_up: matrix(12, HIDDEN, seed), down: matrix(HIDDEN, 6, seed + 500) };
+        let router =
+            Router { score: Score::Sigmoid, bias: RouterBias::None, renormalized: true, scale: 1.0, groups: None };
+        let experts = Experts {
+            description: architecture::Experts { count: 5, active: 3, width: 6, shared: Some(6), router },
+            router: matrix(5, HIDDEN, 7),
+            bias: None,
+            networks: (0..5).map(|expert| network(1000 * expert)).collect(),
+            shared: Some(network(9000)),
+        };
+        let apply = |first: usize, rows: usize| {
+            let mut routed = Routed::default();
+            routed.rows.resize(rows * HIDDEN);
+            routed.rows.iter_mut().enumerate().for_each(|(index, value)| *value = number(first * HIDDEN + index));
+            let mut hidden = vec![1.0; rows * HIDDEN];
+            experts.apply(&mut Input::new(), &mut Lines::new(0), &mut routed, &mut hidden);
+            hidden
+        };
+        let rows = WAVE;
+        let (together, piece) = (apply(0, rows), rows / 64);
+        assert!(rows * experts.description.active > 2 * WAVE, "there is more than one wave");
+        let apart: Vec<f32> = (0..rows / piece).flat_map(|index| apply(index * piece, piece)).collect();
+        assert_eq!(together, apart);
+    }
 }

@@ -164,6 +164,12 @@ pub(crate) struct Input {
     int8: Activations<i8>,
 }
 
+impl Default for Input {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Input {
     /// No rows.
     pub(crate) fn new() -> Self {

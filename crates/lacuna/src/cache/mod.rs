@@ -11,7 +11,7 @@ pub use features::Features;
 pub use rollout::Rollout;
 
 use crate::catalogue::{Default, Kind, Need, Parameter, Part};
-use crate::{Block, Borders, Canvas, Delta, Pass, Refresh, StepContext, Target};
+use crate::{Block, Borders, Canvas, Compute, Delta, Pass, Refresh, StepContext, Target};
 
 /// Decides which positions a forward pass computes. The others' keys and values come from earlier passes of the run.
 ///
@@ -135,6 +135,16 @@ impl Computed {
         match self {
             Self::All | Self::AllAndCache | Self::Refresh(_) => true,
             Self::Only(positions) => positions.binary_search(&position).is_ok(),
+        }
+    }
+
+    /// As a predictor is asked for it.
+    pub(crate) fn as_compute(&self) -> Compute<'_> {
+        match self {
+            Self::All => Compute::All,
+            Self::AllAndCache => Compute::AllAndCache,
+            Self::Only(positions) => Compute::Only(positions),
+            Self::Refresh(refresh) => Compute::Refresh(*refresh),
         }
     }
 
