@@ -1,5 +1,6 @@
 //! Description of a loaded model.
 
+use lacuna::catalogue::Params;
 use lacuna::{Token, Visibility};
 use serde::Serialize;
 
@@ -68,6 +69,8 @@ pub struct ModelInfo {
     pub strategy: String,
     /// The layers whose attention `dos` uses by default.
     pub layer: Vec<usize>,
+    /// Parameters that are used where a request names no strategy: the checkpoint's own, else those of the family's makers.
+    pub recommended: Params,
 }
 
 impl ModelInfo {
@@ -113,6 +116,7 @@ impl ModelInfo {
             chat_template: checkpoint.text().is_ok_and(|text| text.can_chat()),
             layer: PlanContext::of(checkpoint).layers_for(&plan.params),
             strategy: plan.strategy.name,
+            recommended: checkpoint.recommended().clone(),
         })
     }
 }

@@ -19,6 +19,8 @@ use crate::{Checkpoint, Convention, Template};
 const DEFAULT_LENGTH: usize = 128;
 /// Upper bound on the tokens of a canvas that grows by itself, where the request names none.
 const DEFAULT_MAX_LENGTH: usize = 2048;
+/// Parameters that tokens are drawn by: whoever sets one of them sets all.
+const SAMPLING: [&str; 4] = ["temperature", "top_p", "top_k", "sampling"];
 const DEFAULT_STRATEGY: &str = "dos+eb";
 /// Strategies for texts with drafts.
 const DEFAULT_REVISION: &str = "dos+eb+verify";
@@ -110,13 +112,15 @@ impl Request {
             let expected = format!("must have at most {MAX_STRATEGY_BYTES} bytes");
             return Err(Error::parameter("strategy", name, expected));
         }
-        // Parameters of the recommended strategy say nothing about another one.
+        // Parameters of the recommended strategy say nothing about another one, and those of sampling belong together.
         let own = self.word("strategy").is_none();
         let preset = PRESETS.iter().find(|preset| preset.name == name);
         let set = |name: &str| preset.is_some_and(|preset| preset.values.iter().any(|(known, _)| *known == name));
         let general =
             |name: &str| matches!(name, "gen_length" | "layer" | "heads") || (name == "schedule" && !set(name));
-        let recommended = model.recommended.filter(|name| own || general(name));
+        let drawn = SAMPLING.iter().any(|name| self.get(name).is_some());
+        let applies = |name: &str| (own && !(drawn && SAMPLING.contains(&name))) || general(name);
+        let recommended = model.recommended.filter(applies);
         let recipe = Recipe::parse(name, &self.0.clone().or(&recommended))?;
         recipe.refuse_unused(&self.0)?;
         let mut params = self.0.clone().or(&recommended.filter(|name| recipe.uses(name)));
@@ -139,19 +143,20 @@ impl Request {
             (None, Some(most)) => most.min(usual_length),
             (None, None) => usual_length,
         };
-        let flag = |name: &str| self.flag(name).unwrap_or(false);
+        let given = Self(params.clone());
+        let flag = |name: &str| given.flag(name).unwrap_or(false);
         let options = Options {
             sampling: Sampling {
-                rule: self.token_rule(model.convention)?,
+                rule: given.token_rule(model.convention)?,
                 deferred: if flag("defer_eos") { model.ends.clone() } else { Vec::new() },
             },
             suppressed: model.end.filter(|_| flag("suppress_eos")).into_iter().collect(),
             constraint: None,
-            stop: if self.flag("early_stop").unwrap_or(true) { model.ends.clone() } else { Vec::new() },
-            guidance: self.number("guidance").unwrap_or(0.0) as f32,
+            stop: if given.flag("early_stop").unwrap_or(true) { model.ends.clone() } else { Vec::new() },
+            guidance: given.number("guidance").unwrap_or(0.0) as f32,
             watch: Vec::new(),
-            alternatives: self.integer("top_logprobs").unwrap_or(0),
-            seed: self.integer("seed").unwrap_or(0) as u64,
+            alternatives: given.integer("top_logprobs").unwrap_or(0),
+            seed: given.integer("seed").unwrap_or(0) as u64,
             grow: None,
             find: None,
             length: None,

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use lacuna::catalogue::Value;
 use lacuna_models::{CpuSpeed, ModelInfo, forward_bytes, forward_flops};
 use serde::Serialize;
 
@@ -91,5 +92,8 @@ fn show(Report { info, cpu }: &Report) -> Result<()> {
     )?;
     line("tokenizer", info.tokenizer.clone())?;
     line("chat template", if info.chat_template { "yes" } else { "no: prompts are given as they are" }.into())?;
-    line("strategy", format!("{} by default, layer {:?}", info.strategy, info.layer))
+    line("strategy", format!("{} by default, layer {:?}", info.strategy, info.layer))?;
+    let flag = |(name, value): (&str, &Value)| format!("--{} {value}", name.replace('_', "-"));
+    let flags: Vec<String> = info.recommended.iter().map(flag).collect();
+    line("recommended", if flags.is_empty() { "nothing else".into() } else { flags.join(" ") })
 }

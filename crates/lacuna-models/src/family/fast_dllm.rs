@@ -13,7 +13,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["Fast_dLLM_QwenForCausalLM"],
     model_types: &["Fast_dLLM_Qwen"],
     masks: &[(151_936, 151_665), (152_064, 151_665)],
-    recommended: &[("strategy", "fast-dllm-v2")],
+    recommended: &[("strategy", "fast-dllm-v2"), ("temperature", "0")],
     describe,
 };
 

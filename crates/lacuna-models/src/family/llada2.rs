@@ -18,7 +18,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["LLaDA2MoeModelLM"],
     model_types: &["llada2_moe"],
     masks: &[(157_184, 156_895)],
-    recommended: &[("strategy", "llada2")],
+    recommended: &[("strategy", "llada2"), ("temperature", "0"), ("gen_length", "512")],
     describe,
 };
 

@@ -10,7 +10,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["Qwen2ForCausalLM"],
     model_types: &["qwen2"],
     masks: &[],
-    recommended: &[("strategy", "p2")],
+    recommended: &[("strategy", "p2"), ("temperature", "0.5"), ("top_k", "200"), ("gen_length", "128")],
     describe,
 };
 

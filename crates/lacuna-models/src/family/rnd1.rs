@@ -10,7 +10,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["RND1LM"],
     model_types: &["rnd1"],
     masks: &[(151_936, 151_669)],
-    recommended: &[("strategy", "rnd1")],
+    recommended: &[("strategy", "rnd1"), ("temperature", "0.01"), ("gen_length", "256")],
     describe,
 };
 

@@ -13,7 +13,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["SDARForCausalLM"],
     model_types: &["sdar"],
     masks: &[(151_936, 151_669)],
-    recommended: &[("strategy", "sdar")],
+    recommended: &[("strategy", "sdar"), ("temperature", "1")],
     describe,
 };
 
@@ -24,7 +24,7 @@ pub(super) static EXPERTS: Family = Family {
     architectures: &["SDARMoeForCausalLM"],
     model_types: &["sdar_moe"],
     masks: &[(151_936, 151_669)],
-    recommended: &[("strategy", "sdar")],
+    recommended: &[("strategy", "sdar"), ("temperature", "1")],
     describe: |config| qwen::describe(config, &EXPERTS, traits(config)?, qwen::experts(config)?),
 };
 

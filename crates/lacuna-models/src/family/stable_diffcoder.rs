@@ -15,7 +15,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["StableDiffcoderForCausalLM"],
     model_types: &[],
     masks: &[(155_136, 5)],
-    recommended: &[("strategy", "stable-diffcoder")],
+    recommended: &[("strategy", "stable-diffcoder"), ("temperature", "0"), ("gen_length", "512")],
     describe,
 };
 
