@@ -54,7 +54,7 @@ fn the_report_has_tables_comparisons_and_the_papers_numbers() {
     }
     let csv = report.csv();
     assert_eq!(csv.lines().count(), 1 + report.measurements.len());
-    assert!(csv.lines().all(|line| line.split(',').count() == 25), "{csv}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 26), "{csv}");
     let json = report.json();
     assert_eq!(json["measurements"].as_array().unwrap().len(), report.measurements.len());
     // One pair in Table 1 and three in Figure 4.
@@ -74,6 +74,24 @@ fn the_others_are_compared_with_the_one_named() {
     // Two comparisons in Figure 4, none where the one named is not.
     assert!(row("dos+eb (layer 0)").contains("| +0 −0 | 1.000 | 1.000 |"), "{text}");
     assert!(row("dos+eb (layer 1)").contains("| – | – | – |") && row("confidence").contains("| – | – | – |"), "{text}");
+}
+
+#[test]
+fn single_heads_stand_in_a_grid() {
+    let out = tempfile::tempdir().unwrap();
+    let with_head = |layer: usize| {
+        let trial = labelled("dos+eb", 256, layer, "Single heads");
+        Trial { settings: trial.settings.clone().with("heads", &[0][..]).unwrap(), ..trial }
+    };
+    run(&evaluation(out.path(), vec![with_head(0), with_head(2), labelled("dos+eb", 256, 1, "Layers")]));
+    let text = merge(&[Folder::open(out.path()).unwrap()]).unwrap().markdown(&[]);
+    let grid: Vec<&str> =
+        text.split("## Heads").nth(1).expect("a grid").lines().filter(|l| l.starts_with('|')).collect();
+    assert!(
+        grid[0] == "| Layer | head 0 |" && grid[2].starts_with("| 0 | 8") && grid[3].starts_with("| 2 | "),
+        "{grid:?}"
+    );
+    assert_eq!(grid.len(), 4, "{text}");
 }
 
 #[test]

@@ -47,19 +47,20 @@ fn pairs(report: &Report) -> impl Iterator<Item = (&Measurement, &Measurement)> 
 
 pub(super) fn csv(report: &Report) -> String {
     let mut text = String::from(
-        "task,protocol,model,strategy,layer,gen_length,block_length,n,problems,correct,accuracy,low,high,nfe,\
+        "task,protocol,model,strategy,layer,heads,gen_length,block_length,n,problems,correct,accuracy,low,high,nfe,\
          tokens_per_second,seconds_per_sample,rows_read,tokens,aup,ends,early,agreement,place_correlation,early_ends,labels\n",
     );
     for measurement in &report.measurements {
         let entry = &measurement.entry;
         let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.6}"));
-        let layers = measurement.trial.layers().iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+        let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
         let cells = [
             entry.task.clone(),
             entry.protocol.clone(),
             entry.model.clone(),
             entry.strategy.clone(),
-            layers,
+            list(&measurement.trial.layers()),
+            list(&measurement.trial.settings.integers("heads").unwrap_or_default()),
             entry.gen_length.to_string(),
             entry.block_length.to_string(),
             entry.n.to_string(),

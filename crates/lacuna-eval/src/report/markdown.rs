@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::table::{Table, percent};
-use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, front, paper};
+use super::{Comparison, Measurement, Plot, Report, Unfinished, compare, front, heads, paper};
 use crate::statistics::holm;
 
 /// A section of a table.
@@ -29,6 +29,7 @@ pub(super) fn write(report: &Report, plots: &[Plot]) -> String {
         }
     }
     text += &orders(report);
+    text += &heads::markdown(report);
     if !plots.is_empty() {
         text += "## Plots\n\n";
         for plot in plots {

@@ -4,6 +4,7 @@ mod chart;
 mod compare;
 mod export;
 mod front;
+mod heads;
 mod heatmap;
 mod markdown;
 mod merge;
