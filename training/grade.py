@@ -1,4 +1,4 @@
-"""Whether answers are right: the number after ####, all unit tests passing, or the only possible text
+"""Grading of answers: the number after ####, all unit tests passing, or the only possible text
 (of shuffled lists and Latin squares one of many)."""
 
 import glob

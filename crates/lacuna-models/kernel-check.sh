@@ -19,7 +19,7 @@ if ! command -v g++ >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends g++ >/dev/null
 fi
 emulator=crates/lacuna-models/tests/emulator
-# What it compiled before may be of another day.
+# Compiled kernels of earlier runs may be outdated.
 rm -rf "$target/emulator"
 mkdir "$target/emulator"
 cp "$emulator/device.h" "$target/emulator"

@@ -1,4 +1,4 @@
-"""What the small Python tasks are composed of: English phrases beside the code they mean.
+"""Building blocks of the small Python tasks: English phrases beside the code they mean.
 
 `{v}` is the variable, `{k}`, `{m}` and `{d}` are numbers, `{c}` and `{p}` characters, `{w}` a word and
 `{np}` the noun phrase that a phrase is about.

@@ -31,7 +31,7 @@ def tell(g, person, events):
 
 
 def begin(g, p, food):
-    """How the things came about: returns their number and their name."""
+    """A story of some things: returns their number and their name."""
     x = g.noun(v.FOODS if food else v.THINGS)
     one = g.pick(*v.PACKS)
     many = v.plural(one)

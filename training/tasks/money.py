@@ -6,7 +6,7 @@ from .story import Reject
 
 
 def purse(g, p):
-    """Where the money comes from: returns the amount."""
+    """A source of money: returns the amount."""
     kind = g.pick("has", "has", "saves", "job", "sells", "gifts")
     if kind == "has":
         n = g.n(20, 300)

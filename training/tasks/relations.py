@@ -4,7 +4,7 @@ from . import vocabulary as v
 
 
 def relation(g, a, b, n, x, verb):
-    """What b has, told by what a has: returns the sentence and the number."""
+    """The number of b's things in terms of a's: returns the sentence and the number."""
     kind = g.pick(
         "more",
         "more",

@@ -32,7 +32,7 @@ def about_tokens(text):
 
 
 def hidden_steps(rng, count):
-    """Which steps this author does not write down."""
+    """Steps that this author does not write down."""
     if rng.random() < COMPLETE:
         return set()
     share = rng.random() ** 1.5

@@ -1,4 +1,4 @@
-"""What every word problem is made of: sentences of a question and steps of its solution.
+"""Parts of every word problem: sentences of a question and steps of its solution.
 
 A step keeps its operands, and an operand that is itself the result of a step remembers which one. So
 `solution.py` can write the same solution with all of its steps, or with some merged or left out.
@@ -101,7 +101,7 @@ class Story:
         return self.pick(*options)
 
     def missing(self):
-        """How many steps are still wanted."""
+        """Number of steps that are still wanted."""
         return self.target - len(self.steps)
 
     def ask(self, *options):

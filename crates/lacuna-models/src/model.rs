@@ -154,7 +154,7 @@ pub trait Model: Predictor + Send {
     }
 }
 
-/// Where a GPU spent its time.
+/// Time that a GPU spent in each kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Profile {
     /// All kernels, the one that took longest first.

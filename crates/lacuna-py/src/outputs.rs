@@ -1,4 +1,4 @@
-//! A model that computes elsewhere: what it answers is outputs in.
+//! A predictor whose logits and attention are computed elsewhere and given before each step.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -73,7 +73,7 @@ impl GivenOutputs {
             vocabulary: vocabulary.unwrap_or(UNKNOWN),
             mask,
             layers,
-            // How many there are shows when attention is outputs in.
+            // The number of layers is known once attention is given.
             heads: usize::MAX,
             context: MAX_LENGTH,
             shadows: false,
@@ -103,7 +103,7 @@ impl GivenOutputs {
         self.outputs = outputs;
     }
 
-    /// Lets go of what was outputs in. What it leaves to be remembered counts if the step has succeeded. Returns the answers.
+    /// Drops the given outputs. Logits to compare with are stored if the step has succeeded. Returns the answers of the step.
     pub(crate) fn clear(&mut self, succeeded: bool) -> Vec<Answer> {
         self.outputs.clear();
         let (fresh, answers) = (std::mem::take(&mut self.fresh), std::mem::take(&mut self.answers));

@@ -100,13 +100,13 @@ impl Run {
         self.job.run.canvas().tokens()
     }
 
-    /// With guidance, the canvas without its prompt, whose logits are to be outputs in as well.
+    /// With guidance, the canvas without its prompt, whose logits are to be given as well.
     #[getter]
     fn unguided(&self) -> Option<Vec<Token>> {
         (self.plan.options.guidance > 0.0).then(|| self.job.run.canvas().without_prompt())
     }
 
-    /// The layers whose attention is to be outputs in; empty if none is needed.
+    /// The layers whose attention is to be given; empty if none is needed.
     #[getter]
     fn layers(&self) -> Vec<usize> {
         self.plan.layers()

@@ -1,4 +1,4 @@
-"""What numpy and torch hold, where they are installed."""
+"""Arrays of numpy and torch, where they are installed."""
 
 import unittest
 

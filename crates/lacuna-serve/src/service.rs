@@ -36,7 +36,7 @@ pub(crate) struct Service {
     /// The device that the model computes on, in a few words.
     pub(crate) device: String,
     pub(crate) precision: String,
-    /// When the server started, in seconds since 1970.
+    /// Start of the server, in seconds since 1970.
     pub(crate) created: u64,
     /// The most bytes that a prompt within the model's context can have.
     pub(crate) prompt_bytes: usize,

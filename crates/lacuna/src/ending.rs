@@ -1,4 +1,4 @@
-//! When a run ends: its text is decided, its canvas is complete, or it grows.
+//! The end of a run: its text is decided, its canvas is complete, or it grows.
 
 use crate::allowed::Allowed;
 use crate::context::RunState;

@@ -130,7 +130,7 @@ pub struct Daedal {
     ends: BTreeMap<usize, f64>,
 }
 
-/// When and how a mask becomes several.
+/// Rule by which a mask becomes several.
 #[derive(Clone, Copy, Debug)]
 pub struct Expansion {
     /// Confidence that the mask stays below.

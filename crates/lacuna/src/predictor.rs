@@ -209,7 +209,7 @@ pub struct ReadPlan<'a> {
     pub expected: usize,
     /// Upper bound on the rows of the ranking that are read.
     pub most: usize,
-    /// When reading down the ranking stops, checked after `expected` rows and at every doubling.
+    /// Rule that ends reading down the ranking, checked after `expected` rows and at every doubling.
     pub stop: Option<StopRule>,
     /// Ranking of `ranked`; `None` if it is in ranking order already.
     pub rank: Option<RankByAttention>,
@@ -225,7 +225,7 @@ pub struct RankByAttention {
     pub temperature: f64,
 }
 
-/// When reading down a ranking stops. The first position is always accepted.
+/// Rule that ends reading down a ranking. The first position is always accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StopRule {
     /// Before the sum of a measure over the accepted positions exceeds `bound`.

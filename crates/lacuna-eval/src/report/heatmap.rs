@@ -1,4 +1,4 @@
-//! When each position is decided, as a picture: one row for each strategy, one column for each position.
+//! Heatmap of the step at which each position is decided: a row for each strategy, a column for each position.
 
 use super::Measurement;
 use super::chart::{escape, open, write};

@@ -1,4 +1,4 @@
-"""What there is to choose from."""
+"""The catalogue of strategies and options."""
 
 from textwrap import fill
 

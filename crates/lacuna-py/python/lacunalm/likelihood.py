@@ -17,7 +17,7 @@ class ScoredToken:
     token: int
     """Its id."""
     text: str
-    """How it is written; empty if the model has no tokenizer."""
+    """Its text; empty if the model has no tokenizer."""
     logprob: float
     """The logarithm of its probability."""
     step: int
@@ -26,7 +26,7 @@ class ScoredToken:
 
 @dataclass(frozen=True)
 class Score:
-    """How likely a text is."""
+    """Log-likelihood of a text."""
 
     loglikelihood: float
     """The log-likelihood, or the estimate of a lower bound on it, in nats."""

@@ -48,7 +48,7 @@ class Asked(Seedless, total=False):
 
 
 class Cancelled(Exception):
-    """What was being decoded is not wanted any more."""
+    """Decoding was cancelled."""
 
 
 class Model(_native.Model):

@@ -77,7 +77,7 @@ def decode_batch(
 
 
 def logits_and_attention(answer: Any) -> tuple[Any, Any]:
-    """What `predict` returned, as a pair."""
+    """The output of `predict` as a pair of logits and attention."""
     if hasattr(answer, "logits"):
         return answer.logits, getattr(answer, "attentions", None)
     if not isinstance(answer, tuple):
@@ -105,7 +105,7 @@ def _dimensions(array: Any) -> int:
 
 
 def _of(array: Any, number: int, length: int, axes: int) -> Any:
-    """What an array with a batch has of one canvas: its first `length` entries along `axes` of its last axes but the vocabulary."""
+    """One canvas of a batched array, cut to its `length`: its rows, or with two axes its rows and columns."""
     one = array[number]
     if axes == 2:
         return one[..., :length, :length] if _dimensions(one) >= 2 else one[:length]

@@ -94,9 +94,9 @@ pub(super) struct Job {
     room: Option<mpsc::OwnedPermit<Update>>,
     cancelled: Arc<AtomicBool>,
     pub(super) submitted: Instant,
-    /// When its first step began.
+    /// Time at which its first step began.
     begun: Option<Instant>,
-    /// When its last step ended, or when it was submitted.
+    /// Time at which its last step ended, or at which it was submitted.
     pub(super) last_step: Instant,
     /// Since when its client has not read.
     unread_since: Option<Instant>,

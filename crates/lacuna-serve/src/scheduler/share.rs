@@ -22,7 +22,7 @@ pub(super) struct Candidate {
     pub(super) spent: usize,
     /// Positions that its next step takes.
     pub(super) cost: usize,
-    /// When its last step ended.
+    /// Time at which its last step ended.
     pub(super) last_step: Instant,
     /// It must be stepped alone.
     pub(super) alone: bool,

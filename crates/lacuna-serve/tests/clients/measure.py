@@ -1,4 +1,4 @@
-"""How much a server adds to the bare steps: with sixteen clients at once beside `lacuna bench`, and with one.
+"""Overhead of a server over the bare steps: with sixteen clients at once beside `lacuna bench`, and with one.
 
 LACUNA=BINARY python measure.py
 """
@@ -82,7 +82,7 @@ def busy(server, seconds):
 
 
 def idle(server, count):
-    """What one request at a time takes beyond its steps, in milliseconds."""
+    """Overhead of one request at a time beyond its steps, in milliseconds."""
     connection, beyond = connect(server), []
     for _ in range(count):
         before = server.metrics()["lacuna_step_seconds_sum"]

@@ -42,7 +42,7 @@ class Server:
         assert "panicked" not in log, log[-2000:]
 
     def metrics(self):
-        """What /metrics tells, by name."""
+        """The values of /metrics, by name."""
         with urllib.request.urlopen(f"{self.url}/metrics") as page:
             lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}

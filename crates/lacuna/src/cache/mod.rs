@@ -241,7 +241,7 @@ impl Cache for NoCache {
 /// Block-causal attention with passes that only store: keys and values of what will not change any more.
 #[derive(Clone, Debug)]
 pub struct FinishedBlocks {
-    /// When they are made.
+    /// Schedule of these passes.
     pub passes: Passes,
     /// True if such a pass decides the first position of the next block.
     pub opens: bool,

@@ -115,7 +115,7 @@ def command(arguments: Sequence[str]) -> int:
 
 
 def _reachable(address: str | None) -> str | None:
-    """Where the cluster is; None, if there is none, starts one here."""
+    """Address of the cluster; None, if there is none, starts one here."""
     if address not in (None, "auto"):
         return address
     with contextlib.suppress(ConnectionError):
@@ -124,7 +124,7 @@ def _reachable(address: str | None) -> str | None:
 
 
 def _value(arguments: Sequence[str], flag: str, default: str) -> str:
-    """What stands behind a flag."""
+    """The value of a flag."""
     for number, argument in enumerate(arguments):
         if argument.startswith(flag + "="):
             return argument.partition("=")[2]
