@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod dist;
 mod docs;
 mod doctor;
 mod package;
@@ -16,12 +17,13 @@ cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated
 cargo xtask test --ray    the Python package on Ray clusters of this machine, in lm-evaluation-harness, with pandas and matplotlib
 cargo xtask docs          checks the pages and builds the book into target/book
 cargo xtask package       packs every crate and checks that the registry would take it
+cargo xtask dist          the release for this machine in target/dist: binary, Python wheel and source distribution
 cargo xtask bench         milliseconds a step on this machine, for three sizes of model";
 
 /// A command line and the variables that it sees beside the caller's.
 struct Step {
     words: Vec<String>,
-    variables: &'static [(&'static str, &'static str)],
+    variables: Vec<(&'static str, String)>,
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["test", "--ray"] => Ok(ray_tests()),
         ["docs"] => docs::steps(),
         ["package"] => return finish(package::run_all()),
+        ["dist"] => return finish(dist::run_all()),
         ["bench"] => Ok(bench()),
         _ => {
             eprintln!("{USAGE}");
@@ -62,7 +65,7 @@ fn check() -> Vec<Step> {
         step("cargo check -p lacuna-models --no-default-features --locked"),
         step("cargo check -p lacuna-cli --no-default-features --locked"),
         Step {
-            variables: &[("RUSTDOCFLAGS", "-D warnings")],
+            variables: vec![("RUSTDOCFLAGS", "-D warnings".into())],
             ..step("cargo doc --workspace --no-deps --locked --quiet")
         },
     ]
@@ -120,14 +123,14 @@ fn bench() -> Vec<Step> {
 }
 
 fn step(line: &str) -> Step {
-    Step { words: line.split(' ').map(String::from).collect(), variables: &[] }
+    Step { words: line.split(' ').map(String::from).collect(), variables: Vec::new() }
 }
 
 fn run(step: &Step) -> Result<(), String> {
     let line = step.words.join(" ");
     println!("$ {line}");
     let mut command = Command::new(&step.words[0]);
-    command.args(&step.words[1..]).envs(step.variables.iter().copied()).current_dir(root());
+    command.args(&step.words[1..]).envs(step.variables.iter().cloned()).current_dir(root());
     let status = command.status().map_err(|error| format!("{line}: {error}: see `cargo xtask doctor`"))?;
     if status.success() { Ok(()) } else { Err(format!("{line}: {status}")) }
 }

@@ -108,11 +108,6 @@ pub(crate) fn tokens(given: &Bound<'_, PyAny>) -> PyResult<Vec<Token>> {
     row.extract().map_err(|_| PyValueError::new_err("token ids must be a list of whole numbers, 0 or more"))
 }
 
-/// A token id.
-pub(crate) fn token(given: &Bound<'_, PyAny>) -> PyResult<Token> {
-    given.extract().map_err(|_| PyValueError::new_err("a token id must be a whole number, 0 or more"))
-}
-
 /// Logits as they are handed in: a row for each position.
 pub(crate) enum Logits {
     /// An array that picks rows by itself: of a tensor only these leave its device.

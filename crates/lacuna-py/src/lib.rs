@@ -4,6 +4,7 @@ mod arrays;
 mod errors;
 mod evaluation;
 mod model;
+mod numbers;
 mod options;
 mod outputs;
 mod pool;

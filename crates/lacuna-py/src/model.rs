@@ -20,6 +20,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::arrays::{floats, tokens};
 use crate::errors::{Error, raise};
+use crate::numbers::{position, token, whole};
 use crate::options::request;
 use crate::pool::{Pool, SHARED};
 use crate::prompt::PromptStyle;
@@ -222,8 +223,8 @@ impl Model {
         device: Option<&Bound<'_, PyAny>>,
         precision: Option<String>,
         isa: Option<String>,
-        threads: Option<i64>,
-        mask_token: Option<Token>,
+        threads: Option<&Bound<'_, PyAny>>,
+        mask_token: Option<&Bound<'_, PyAny>>,
         shifted: Option<bool>,
     ) -> PyResult<Self> {
         // A torch.device is written like its name.
@@ -236,11 +237,9 @@ impl Model {
             "auto" => None,
             name => Some(name.parse().map_err(raise)?),
         };
-        let threads = match threads.map(usize::try_from) {
-            None => None,
-            Some(Ok(threads @ 1..=65536)) => Some(threads),
-            Some(_) => return Err(PyValueError::new_err("threads must be a whole number from 1 to 65536")),
-        };
+        let threads =
+            threads.map(|given| whole("threads", given, 1..=65536)).transpose()?.map(|threads| threads as usize);
+        let mask_token = mask_token.map(|given| token("mask_token", given)).transpose()?;
         let gpu_process = GPU_PROCESS.load(Ordering::Relaxed);
         if place != Device::Cpu && gpu_process != 0 && gpu_process != id() {
             return Err(Error::new_err(
@@ -456,8 +455,12 @@ impl Model {
         &self,
         py: Python<'_>,
         canvases: Vec<Bound<'_, PyAny>>,
-        targets: Vec<Vec<(usize, Token)>>,
+        targets: Vec<Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>>,
     ) -> PyResult<Vec<Vec<f64>>> {
+        let target =
+            |(at, named): &(Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((position(at)?, token("a token id", named)?));
+        let targets = targets.iter().map(|targets| targets.iter().map(target).collect());
+        let targets: Vec<Vec<(usize, Token)>> = targets.collect::<PyResult<_>>()?;
         let canvases: Vec<Vec<Token>> = canvases.iter().map(tokens).collect::<PyResult<_>>()?;
         if canvases.len() != targets.len() {
             let why = format!("there are {} canvases, but targets for {}", canvases.len(), targets.len());

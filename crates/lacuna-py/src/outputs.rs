@@ -14,8 +14,8 @@ use crate::pool::SHARED;
 
 /// Upper bound on the positions of a canvas.
 const MAX_LENGTH: usize = 1 << 24;
-/// The size of a vocabulary that is not known yet: more tokens than any model has.
-const UNKNOWN: usize = 1 << 22;
+/// Upper bound on the size of a vocabulary, and its size while it is not known.
+pub(crate) const MAX_VOCABULARY: usize = 1 << 22;
 
 /// A predictor that knows what it is given before each step.
 pub(crate) struct GivenOutputs {
@@ -70,10 +70,10 @@ impl GivenOutputs {
     /// A model with this mask token. Its vocabulary, if not told, is what the first logits have room for.
     pub(crate) fn new(mask: Token, vocabulary: Option<usize>, layers: usize, shifted: bool, largest: Token) -> Self {
         let description = Description {
-            vocabulary: vocabulary.unwrap_or(UNKNOWN),
+            vocabulary: vocabulary.unwrap_or(MAX_VOCABULARY),
             mask,
             layers,
-            // The number of layers is known once attention is given.
+            // The number of heads is known once attention is given.
             heads: usize::MAX,
             context: MAX_LENGTH,
             shadows: false,
@@ -162,7 +162,11 @@ impl GivenOutputs {
     /// Checks that logits are for `width` tokens, which is the vocabulary's size from then on.
     fn fit(&mut self, width: usize) -> Result<()> {
         let vocabulary = self.description.vocabulary;
-        if vocabulary != UNKNOWN && width != vocabulary {
+        if width > MAX_VOCABULARY {
+            let why = format!("logits are for {width} tokens, but {MAX_VOCABULARY} is the most");
+            return Err(Error::Incompatible(why.into()));
+        }
+        if vocabulary != MAX_VOCABULARY && width != vocabulary {
             return Err(Error::Incompatible(
                 format!("logits are for {width} tokens, but the vocabulary has {vocabulary}").into(),
             ));

@@ -9,10 +9,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::arrays::{Logits, token, tokens};
+use crate::arrays::{Logits, tokens};
 use crate::errors::raise;
+use crate::numbers::{position, token, whole};
 use crate::options::request;
-use crate::outputs::{Answer, Answers, GivenOutputs, ModelOutput};
+use crate::outputs::{Answer, Answers, GivenOutputs, MAX_VOCABULARY, ModelOutput};
 use crate::record::{Result, Step};
 
 const MAX_LAYERS: usize = 1 << 16;
@@ -49,13 +50,17 @@ impl Run {
     fn new(
         py: Python<'_>,
         #[pyo3(from_py_with = tokens)] tokens: Vec<Token>,
-        #[pyo3(from_py_with = token)] mask_token: Token,
+        mask_token: &Bound<'_, PyAny>,
         end_tokens: Option<Bound<'_, PyAny>>,
-        vocabulary: Option<usize>,
-        layers: Option<usize>,
+        vocabulary: Option<&Bound<'_, PyAny>>,
+        layers: Option<&Bound<'_, PyAny>>,
         shifted: bool,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let mask_token = token("mask_token", mask_token)?;
+        let count = |name, most: usize| move |given| whole(name, given, 1..=most as u64).map(|number| number as usize);
+        let vocabulary = vocabulary.map(count("vocabulary", MAX_VOCABULARY)).transpose()?;
+        let layers = layers.map(count("layers", MAX_LAYERS)).transpose()?;
         let end_tokens = end_tokens.as_ref().map_or_else(|| Ok(Vec::new()), self::tokens)?;
         let setup = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
         setup.set_item("tokens", &tokens)?;
@@ -80,7 +85,7 @@ impl Run {
         let named = plan.layers().into_iter().max().map_or(1, |layer| layer.saturating_add(1));
         let layers = layers.unwrap_or(named);
         if layers > MAX_LAYERS {
-            let why = format!("{layers} layers are more than any model has: {MAX_LAYERS} is the most");
+            let why = format!("the order uses layer {}, but {MAX_LAYERS} layers are the most", layers - 1);
             return Err(PyValueError::new_err(why));
         }
         let largest = tokens.iter().chain(&end_tokens).copied().fold(mask_token, Token::max);
@@ -194,13 +199,13 @@ impl Run {
 
     /// Writes tokens by hand, {position: token}, in place of masks or of other tokens; returns the changes. The next step sees them.
     fn commit(&mut self, tokens: &Bound<'_, PyDict>) -> PyResult<Step> {
-        let written = tokens.iter().map(|(position, token)| Ok((position.extract()?, token.extract()?)));
+        let written = tokens.iter().map(|(at, written)| Ok((position(&at)?, token("a token id", &written)?)));
         self.change(written.collect::<PyResult<_>>()?, Vec::new())
     }
 
     /// Makes decided positions masks again by hand; returns what it changed.
-    fn reopen(&mut self, positions: Vec<usize>) -> PyResult<Step> {
-        self.change(Vec::new(), positions)
+    fn reopen(&mut self, positions: Vec<Bound<'_, PyAny>>) -> PyResult<Step> {
+        self.change(Vec::new(), positions.iter().map(position).collect::<PyResult<_>>()?)
     }
 
     /// Pickles as its arguments and what was answered at each step, from which it is taken again.

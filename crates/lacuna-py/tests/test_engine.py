@@ -236,7 +236,11 @@ class Misuse(EngineCase):
     def test_each_mistake_gets_a_clear_exception(self):
         generate, fill, probe = self.model.generate, self.model.fill, self.model.probe
         cases = [
-            (TypeError, "unknown option 'gen_lenght'; did you mean 'gen_length'", lambda: generate(PROMPT, gen_lenght=3)),
+            (
+                TypeError,
+                "unknown option 'gen_lenght'; did you mean 'gen_length'",
+                lambda: generate(PROMPT, gen_lenght=3),
+            ),
             (ValueError, "unknown strategy 'doss': did you mean 'dos'", lambda: generate(PROMPT, strategy="doss")),
             (ValueError, "gen_length is -1, but it must be a whole number", lambda: generate(PROMPT, gen_length=-1)),
             (ValueError, "gen_length is 1.5, but it must be a whole number", lambda: generate(PROMPT, gen_length=1.5)),

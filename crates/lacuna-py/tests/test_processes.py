@@ -9,6 +9,8 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import unittest
 import warnings
@@ -29,6 +31,47 @@ class Case(unittest.TestCase):
 
 def answer(model):
     return model.generate(PROMPT, gen_length=32)
+
+
+@unittest.skipIf(os.name == "nt", "signals are those of POSIX")
+class CtrlC(unittest.TestCase):
+    def test_it_ends_the_command_at_once(self):
+        # The command computes without looking at what Python has caught.
+        code = "import os, signal; from lacunalm import __main__ as it; it.main = lambda _: os.kill(os.getpid(), signal.SIGINT); it.run()"
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (-signal.SIGINT, b""))
+
+
+class Numbers(Case):
+    def test_those_of_any_kind_are_taken_or_refused_by_name(self):
+        for name in ("n", "best_of", "seed", "batch"):
+            for value in (-1, 2**64, 10**30):
+                with self.assertRaisesRegex(ValueError, f"^{name} is .*, but it must be"):
+                    self.model.generate(PROMPT, **{name: value})
+            for value in (0.5, math.nan, "1", b"1", True, {}, object(), [[0]] if name == "seed" else [1]):
+                with self.assertRaisesRegex(TypeError, f"^{name} must be a whole number, but it is"):
+                    self.model.generate(PROMPT, **{name: value})
+        for name in ("mask_token", "vocabulary", "layers"):
+            for value, kind in (
+                (-1, ValueError),
+                (2**53, ValueError),
+                (10**30, ValueError),
+                (1.5, TypeError),
+                (True, TypeError),
+            ):
+                with self.assertRaisesRegex(kind, f"^{name} "):
+                    lacuna.Run([1, 2], **{"mask_token": 3, name: value})
+        for name, value in (("threads", 2**63), ("mask_token", -1)):
+            with self.assertRaisesRegex(ValueError, f"^{name} is"):
+                lacuna.Model(device="cpu", **{name: value})
+        run = lacuna.Run([1, 2], mask_token=3, gen_length=4, strategy="confidence")
+        with self.assertRaisesRegex(ValueError, "^a position is -1"):
+            run.commit({-1: 1})
+        with self.assertRaisesRegex(TypeError, "^a position must be a whole number"):
+            run.reopen([1.0])
+        for asked, kind in (({"samples": 0}, ValueError), ({"guidance": "1"}, TypeError), ({"steps": 3}, TypeError)):
+            with self.assertRaisesRegex(kind, next(iter(asked))):
+                self.model.score("a", **asked)
 
 
 class Pickles(Case):

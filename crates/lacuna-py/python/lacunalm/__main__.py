@@ -1,5 +1,6 @@
 """The `lacuna` command: `python -m lacunalm generate "..."`."""
 
+import signal
 import sys
 
 from ._native import main
@@ -14,6 +15,8 @@ def run() -> None:
         except ImportError as error:
             sys.exit(f"error: --ray takes Ray: pip install '.[ray]' in a checkout ({error})")
         sys.exit(command(arguments[1:]))
+    # Python would note Ctrl-C and wait until the command is over.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(main(arguments))
 
 

@@ -223,7 +223,7 @@ class Model:
         """Fills the gaps of a text step by step, as `fill` does at once."""
 
     def stream_revise(self, text: str, *, prompt: Any = None, **options: Unpack[Options]) -> Stream:
-        """Looks at a finished text again step by step, as `revise` does at once."""
+        """Revises a finished text step by step; `revise` does it in one call."""
 
     def advance(self, streams: Sequence[Stream]) -> bool:
         """Takes one step with each of these streams that is not finished; they share a forward pass. False if there was none."""
@@ -537,7 +537,7 @@ class Run:
         **options: Unpack[Options],
     ) -> Run: ...
     def commit(self, tokens: dict[int, int]) -> Step:
-        """Writes tokens by hand, {position: token}, in place of masks or of what stands there; returns what it changed. The next step sees them."""
+        """Writes tokens by hand, {position: token}, in place of masks or of other tokens; returns the changes. The next step sees them."""
 
     def reopen(self, positions: Sequence[int]) -> Step:
         """Makes decided positions masks again by hand; returns what it changed."""
@@ -562,11 +562,11 @@ class Run:
 
     @property
     def unguided(self) -> list[int] | None:
-        """With guidance, the canvas without its prompt, whose logits are to be handed in as well."""
+        """With guidance, the canvas without its prompt, whose logits are to be given as well."""
 
     @property
     def layers(self) -> list[int]:
-        """The layers whose attention is to be handed in; empty if none is needed."""
+        """The layers whose attention is to be given; empty if none is needed."""
 
     @property
     def finished(self) -> bool:

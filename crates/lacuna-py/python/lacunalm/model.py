@@ -11,10 +11,13 @@ from weakref import WeakKeyDictionary
 
 from . import _native
 from ._native import Frame, Result, Step, Stream
-from .checks import finite, positive, whole
+from .checks import MOST, finite, positive, whole
 from .likelihood import Score, score
 from .options import Options, Seedless
 from .together import Together
+
+MOST_SAMPLES = 1 << 16
+"""The most samples of a prompt."""
 
 
 class SupportsToList(Protocol):
@@ -172,24 +175,25 @@ class Model(_native.Model):
         """
         several = _native.is_list_of_prompts(prompt)
         prompts = _listed(prompt) if several else [prompt]
-        wanted = 1 if n is None else positive("n", n)
-        drawn = wanted if best_of is None else positive("best_of", best_of)
+        wanted = 1 if n is None else whole("n", n, 1, MOST_SAMPLES)
+        drawn = wanted if best_of is None else whole("best_of", best_of, 1, MOST_SAMPLES)
         if drawn < wanted:
             raise ValueError(f"best_of is {drawn}, but n asks for {wanted} of them")
-        if seed is not None and not isinstance(seed, int) and hasattr(seed, "__len__"):
+        given: Any = seed.tolist() if hasattr(seed, "tolist") else seed
+        if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
             if n is not None or best_of is not None:
                 raise ValueError(
                     "n, best_of and a list of seeds all say how many samples there are: leave the others out"
                 )
-            if several and len(seed) != len(prompts):
-                raise ValueError(f"there are {len(prompts)} prompts, but {len(seed)} seeds: give one for each")
-            seeds = [int(one) for one in seed]
+            seeds = [whole("seed", one) for one in cast(Sequence[Any], given)]
+            if not seeds or (several and len(seeds) != len(prompts)):
+                raise ValueError(f"there are {len(prompts)} prompts, but {len(seeds)} seeds: give one for each")
             prompts = prompts if several else prompts * len(seeds)
         else:
             if drawn > wanted:
                 self.plan(**options).check_best_of()
             prompts = [one for one in prompts for _ in range(drawn)]
-            seeds = [one for _, one in _with_seeds(prompts, 0 if seed is None else cast(int, seed))]
+            seeds = [one for _, one in _with_seeds(prompts, 0 if given is None else given)]
         results = list(
             self._decode(
                 zip(prompts, seeds, strict=True),
@@ -208,7 +212,7 @@ class Model(_native.Model):
         if drawn > wanted:
             groups = (results[first : first + drawn] for first in range(0, len(results), drawn))
             results = [one for group in groups for one in sorted(group, key=_mean_logprob, reverse=True)[:wanted]]
-        single = not several and n is None and (seed is None or not hasattr(seed, "__len__"))
+        single = not several and n is None and not isinstance(given, Sequence)
         return results[0] if single else results
 
     def map(
@@ -439,7 +443,7 @@ class Model(_native.Model):
             raw=raw,
             batch=None if batch is None else positive("batch", batch),
             order=None if order is None else str(order),
-            steps=None if steps is None else [[whole("steps", place) for place in step] for step in steps],
+            steps=None if steps is None else _places(steps),
             samples=None if samples is None else positive("samples", samples),
             seed=None if seed is None else whole("seed", seed),
             guidance=None if guidance is None else finite("guidance", guidance),
@@ -451,17 +455,27 @@ def _listed(prompts: Any) -> list[Any]:
     return list(prompts.tolist() if hasattr(prompts, "tolist") else prompts)
 
 
+def _places(steps: Any) -> list[list[int]]:
+    """The places of a text that each step scores."""
+    try:
+        found = [list(step) for step in steps]
+    except TypeError:
+        raise TypeError("steps must be a list of lists of places in the text") from None
+    return [[whole("steps", place) for place in step] for step in found]
+
+
 def _mean_logprob(result: Result) -> float:
     return -math.inf if result.mean_logprob is None else result.mean_logprob
 
 
-def _with_seeds(prompts: Iterable[Any], seed: int) -> Iterator[tuple[Any, int]]:
-    """Each prompt with its seed: the k-th copy of a prompt draws with seed + k."""
+def _with_seeds(prompts: Iterable[Any], seed: Any) -> Iterator[tuple[Any, int]]:
+    """Each prompt with its seed: the k-th copy of a prompt draws with seed + k, in 64 bits."""
     copies: dict[str, int] = {}
+    first = whole("seed", seed)
     for prompt in prompts:
         key = prompt if isinstance(prompt, str) else repr(_listed(prompt) if hasattr(prompt, "__len__") else prompt)
         copies[key] = copies.get(key, -1) + 1
-        yield prompt, seed + copies[key]
+        yield prompt, (first + copies[key]) & MOST
 
 
 def _reporter(progress: bool | Callable[[int, int], object], total: int | None) -> Callable[[int], object]:

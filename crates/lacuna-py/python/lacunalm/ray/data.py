@@ -7,6 +7,7 @@ from typing import Any
 import ray
 from ray.data import ActorPoolStrategy, Dataset
 
+from ..checks import positive
 from ..model import Model
 
 
@@ -42,6 +43,7 @@ def generate(
     the rest is decoded. `seed` is a number for all rows, or a column with a number for each. `setup` is called in each actor
     before anything else, say to register orders. `trace=True` adds the recorded run as a column, `run`.
     """
+    batch = positive("batch", batch)
     if done is not None:
         if id is None:
             raise ValueError("done= says which rows there are already: name the column that tells them apart with id=")
@@ -58,11 +60,13 @@ def generate(
     }
     about |= {"device": "cuda" if gpus else "cpu", "cpus": cpus}
     asked = {"raw": raw, "system": system, "stop": stop, "strategy": strategy, "batch": batch} | options
-    return dataset.map_batches(
+    # Rows of several batches wait at an actor, so that texts that finish early make room for others. Blocks of no more rows keep all
+    # actors busy to the end, and little is lost with one that fails.
+    rows = 4 * batch
+    return dataset.repartition(target_num_rows_per_block=rows).map_batches(
         Decoder,
         fn_constructor_kwargs={"about": about, "asked": asked, "prompt": prompt, "seed": seed, "trace": trace},
-        # Rows of several batches wait at an actor, so that texts that finish early make room for others.
-        batch_size=4 * batch,
+        batch_size=rows,
         compute=ActorPoolStrategy(size=concurrency),
         num_cpus=cpus,
         num_gpus=gpus or None,
