@@ -73,7 +73,7 @@ pub(crate) struct Model {
     /// The mask token's id, for checkpoints that do not name it
     #[arg(long, value_name = "ID", value_parser = parse_unsigned::<Token>)]
     pub(crate) mask_token: Option<Token>,
-    /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
+    /// The model predicts a position from the row before it, for checkpoints that do not say so (A2D)
     #[arg(long, value_name = "BOOL")]
     pub(crate) shifted: Option<bool>,
     /// The precision of weights and matrix products [default: as stored, bf16 for 16-bit checkpoints]
@@ -200,7 +200,7 @@ impl<const ANSWER: bool> FromArgMatches for Decoding<ANSWER> {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
-    /// text prints the result alone; json prints one object a line with every step, which `lacuna replay` shows again
+    /// Output format: text is the result alone; json is one object a line with every step, which `lacuna replay` shows again
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
     /// Draw the text while it emerges [default: when the output is a terminal]

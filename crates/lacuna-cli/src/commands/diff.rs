@@ -22,10 +22,10 @@ pub(crate) struct Diff {
     /// Another recording of the same prompts: another strategy, precision, cache, device or version
     #[arg(value_name = "B.jsonl")]
     second: PathBuf,
-    /// Ask the model what it believes where two runs part
+    /// Show the model's probabilities at the positions where two runs first differ
     #[arg(long)]
     why: bool,
-    /// The verdicts on both, lines of `lacuna grade`: tells which answers flipped to right or to wrong
+    /// Verdicts on both, as `lacuna grade` prints them, to show which answers flipped to right or to wrong
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     grades: Option<Vec<PathBuf>>,
     #[command(flatten)]

@@ -79,7 +79,7 @@ pub struct Measurement {
     /// Only the first N problems of each task
     #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     pub limit: Option<usize>,
-    /// all problems, those set aside for `lacuna tune`, or the others
+    /// Part of the problems: all, those set aside for `lacuna tune`, or the others
     #[arg(long, value_name = "PART", default_value = "all", value_parser = EnumValueParser::<PartName>::new().map(Part::from))]
     pub part: Part,
     /// Shard of this machine: I of N

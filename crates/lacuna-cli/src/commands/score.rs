@@ -60,7 +60,7 @@ pub(crate) struct Score {
     batch: Option<usize>,
     #[command(flatten)]
     model: Model,
-    /// json prints one object a line
+    /// Output format: text is a line for each text; json is one object a line
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

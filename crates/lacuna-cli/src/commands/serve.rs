@@ -62,7 +62,7 @@ pub(crate) struct Serve {
     /// The mask token's id, for checkpoints that do not name it
     #[arg(long, value_name = "ID", env = "LACUNA_MASK_TOKEN", help_heading = "Model")]
     mask_token: Option<lacuna::Token>,
-    /// The model predicts a position from the row before it, for checkpoints that do not tell (A2D)
+    /// The model predicts a position from the row before it, for checkpoints that do not say so (A2D)
     #[arg(long, value_name = "BOOL", env = "LACUNA_SHIFTED", help_heading = "Model")]
     shifted: Option<bool>,
     /// The precision of weights and matrix products [default: bf16 for 16-bit checkpoints, else f32]
@@ -78,32 +78,32 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_THREADS", help_heading = "Model")]
     threads: Option<usize>,
 
-    /// The most texts in a forward pass [default: 16]
+    /// Maximum number of texts in a forward pass [default: 16]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_BATCH", help_heading = "Limits")]
     max_batch: Option<usize>,
-    /// The most positions in a forward pass; a longer text still gets its own [default: 8192]
+    /// Maximum number of positions in a forward pass; a longer text gets a pass of its own [default: 8192]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_POSITIONS", help_heading = "Limits")]
     max_positions: Option<usize>,
-    /// The most texts taken on beyond a batch; more are refused with status 429 [default: 256]
+    /// Maximum number of texts accepted beyond a batch; more are refused with status 429 [default: 256]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_QUEUE", help_heading = "Limits")]
     max_queue: Option<usize>,
-    /// The most texts of one request, prompts times n [default: 128]
+    /// Maximum number of texts of one request, prompts times n [default: 128]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_TEXTS", help_heading = "Limits")]
     max_texts: Option<usize>,
-    /// The most tokens of a text [default: 4096]
+    /// Maximum number of tokens of a text [default: 4096]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_GEN_LENGTH", help_heading = "Limits")]
     max_gen_length: Option<usize>,
-    /// The most bytes of a request [default: what the model's context allows]
+    /// Maximum number of bytes of a request's body [default: what the model's context allows]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_BODY_BYTES", help_heading = "Limits")]
     max_body_bytes: Option<usize>,
-    /// The most open connections; when there are more, idle ones are closed [default: 1024]
+    /// Maximum number of open connections; when there are more, idle ones are closed [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_MAX_CONNECTIONS", help_heading = "Limits")]
     max_connections: Option<usize>,
     /// Seconds that a request may take, preparation and waiting included [default: 600]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_TIMEOUT_SECONDS", help_heading = "Limits")]
     timeout_seconds: Option<usize>,
 
-    /// The most megabytes of keys and values that are kept for texts that begin alike, on the model's device; 0 keeps none;
+    /// Megabytes of the cache of keys and values for prompts that begin alike, on the model's device; 0 is no cache; for
     /// block-causal models [default: 1024]
     #[arg(long, value_name = "N", value_parser = parse_unsigned::<usize>, env = "LACUNA_PROMPT_CACHE_MB", help_heading = "Limits")]
     prompt_cache_mb: Option<usize>,
@@ -111,7 +111,7 @@ pub(crate) struct Serve {
     /// The format of the log, which goes to standard error [default: text]
     #[arg(long, value_enum, env = "LACUNA_LOG_FORMAT", help_heading = "Log")]
     log_format: Option<LogFormat>,
-    /// The least level to log [default: info]
+    /// Lowest level that is logged [default: info]
     #[arg(long, value_enum, env = "LACUNA_LOG_LEVEL", help_heading = "Log")]
     log_level: Option<LogLevel>,
 }

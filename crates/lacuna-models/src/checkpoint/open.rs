@@ -110,7 +110,7 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// The same model with this shift, for checkpoints that do not tell: A2D models are trained with and without.
+    /// The same model with this shift, for checkpoints that do not say so: A2D models are trained with and without.
     pub fn with_shift(mut self, shifted: bool) -> Self {
         self.architecture.shifted = shifted;
         self

@@ -101,7 +101,7 @@ pub(crate) fn parts() -> Vec<Part> {
         Part::order("left", "from left to right", |_| Ok(Arc::new(LeftToRight))),
         Part::order("right", "from right to left", |_| Ok(Arc::new(RightToLeft))),
         given::part(),
-        Part::order("random", "by chance", |_| Ok(Arc::new(Random))),
+        Part::order("random", "in random order", |_| Ok(Arc::new(Random))),
     ];
     parts.splice(1..1, ready::parts());
     parts

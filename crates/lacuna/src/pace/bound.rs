@@ -35,7 +35,7 @@ pub(super) fn parts() -> Vec<Part> {
             Ok(Box::new(Bound::entropy(given.number("gamma"))))
         })
         .parameters(&[GAMMA]),
-        Part::pace("eb-steps", "as eb, and all that is left in the last of so many steps (RND1)", |given| {
+        Part::pace("eb-steps", "as eb, and all that is left in the last step (RND1)", |given| {
             let steps = given.optional_integer("steps");
             Ok(Box::new(Bound { steps, ..Bound::entropy(given.number("gamma")) }))
         })

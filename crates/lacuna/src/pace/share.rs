@@ -11,7 +11,7 @@ use crate::{Block, Canvas, Ranked, Result, StepContext, Target};
 pub struct Plan(Shares);
 
 pub(super) fn part() -> Part {
-    let about = "as many as have a place in the share of the block that may be decided by now (P2's first half)";
+    let about = "those among the best positions of the block, as many as the schedule allows by now (P2's first half)";
     Part::pace("plan", about, |given| Ok(Box::new(Plan::new(given.optional_integer("steps"))))).parameters(&[STEPS])
 }
 

@@ -9,7 +9,7 @@ use crate::{Block, Ranked, Result};
 pub struct TopK(pub usize);
 
 pub(super) fn part() -> Part {
-    let about = "always that many: top1, top2, ...; top1 if no pace is named";
+    let about = "a fixed number of positions: top1, top2, ...; top1 if no pace is named";
     Part::new("top1", about, Build::NumberedPace(|count| Box::new(TopK(count))))
 }
 

@@ -51,7 +51,7 @@ const REMDM_LOOPS: Parameter = Parameter::new(
 
 pub(super) fn part() -> Part {
     let about =
-        "the least probable tokens of a block, so many times, once a share of it is decided (ReMDM, deterministic)";
+        "the least probable tokens of a block, remdm_loops times, once a share of it is decided (ReMDM, deterministic)";
     Part::revision("remdm", about, |given| {
         let (start, count) = (given.number("remdm_start"), given.integer("remdm_k"));
         Ok(Box::new(Remdm::new(start, count, given.integer("remdm_loops"))))

@@ -11,7 +11,8 @@ use crate::{Block, Canvas, Result, StepContext, Target};
 pub struct Replan(Shares);
 
 pub(super) fn part() -> Part {
-    let about = "tokens that have no place in the share of the block that may be decided by now (P2's second half)";
+    let about =
+        "tokens not among the best positions of the block, as many as the schedule allows by now (P2's second half)";
     Part::revision("replan", about, |given| Ok(Box::new(Replan::new(given.optional_integer("steps")))))
         .needs(&[Need::Beliefs])
         .parameters(&[STEPS])
