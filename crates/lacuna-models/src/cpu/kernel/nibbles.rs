@@ -1,17 +1,21 @@
 //! The right operand of a product, in four bits.
-#![allow(unsafe_code, reason = "bytes as pairs of bytes")]
+#![allow(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
 use std::cell::RefCell;
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::Isa;
 use super::element::MOST_COLUMNS;
 use super::panels::{Columns, Source};
-use super::{Element, Kernel, Lines, for_each_isa};
+use super::{Element, Kernel, Lines};
 use crate::int4::{self, GROUP, Group};
 
-/// Pairs of values that are widened at a time: four values of 16 columns.
-const STRIP: usize = 32;
+/// Columns that are widened at a time.
+const STRIP: usize = 8;
 
 /// A matrix of `n` columns and inner dimension `k` in four bits. A run is widened to int8 just before it is multiplied, for
 /// the kernel of int8.
@@ -20,8 +24,8 @@ const STRIP: usize = 32;
 ///
 /// | part | layout |
 /// |---|---|
-/// | values | for every eight of `k` four bytes a column: the first four of `k` in the lower halves, the others in the upper |
 /// | groups | group after group, and in each column after column |
+/// | values | for every eight of `k` four bytes a column: the first four of `k` in the lower halves, the others in the upper |
 /// | trailer | as in int8 |
 pub(crate) struct Nibbles {
     kernel: &'static Kernel<i8>,
@@ -51,7 +55,7 @@ impl Nibbles {
         source: S,
     ) -> Result<Self, S::Error> {
         let columns = kernel.columns;
-        assert!(columns.is_multiple_of(STRIP / 2), "a panel is whole strips");
+        assert!(columns.is_multiple_of(STRIP), "a panel is whole strips");
         let panel = (0..k.div_ceil(kernel.depth)).map(|run| run_bytes(kernel, run_depth(kernel, k, run))).sum();
         let mut bytes = Lines::new(n.div_ceil(columns) * panel);
         let pack = |scratch: &mut Scratch, (index, panel): (usize, &mut [u8])| {
@@ -156,8 +160,8 @@ impl Scratch {
         for (index, run) in panel.chunks_mut(run_bytes(kernel, kernel.depth)).enumerate() {
             let first = index * kernel.depth;
             let depth = (run.len() - kernel.column_trailer()) / width * GROUP / (GROUP / 2 + 1);
-            let (values, rest) = run.split_at_mut(width * depth / 2);
-            let (scales, _) = rest.split_at_mut(width * depth / GROUP);
+            let (scales, rest) = run.split_at_mut(width * depth / GROUP);
+            let (values, _) = rest.split_at_mut(width * depth / 2);
             for (eight, values) in values.chunks_exact_mut(4 * width).enumerate() {
                 for (at, byte) in values.iter_mut().enumerate() {
                     let (column, k) = (at / 4, first + 8 * eight + at % 4);
@@ -179,80 +183,115 @@ impl Scratch {
     }
 }
 
-for_each_isa! {
-    /// Widens a run of `columns` columns to int8, with its trailer.
-    fn widen_run(run: &[u8], columns: usize, depth: usize, output: &mut [i8]) {
-        let (values, rest) = run.split_at(columns * depth / 2);
-        let (groups, trailer) = rest.split_at(columns * depth / GROUP);
-        let (wide, end) = output.split_at_mut(columns * depth);
-        end.iter_mut().zip(trailer).for_each(|(value, byte)| *value = *byte as i8);
-        let (values, wide) = (pairs(values), pairs_mut(wide));
-        let row = 2 * columns;
-        let groups = groups.chunks_exact(columns);
-        for ((values, wide), groups) in values.chunks_exact(4 * row).zip(wide.chunks_exact_mut(8 * row)).zip(groups) {
-            for (strip, groups) in groups.as_chunks().0.iter().enumerate() {
-                let (strip, scales) = (strip * STRIP..(strip + 1) * STRIP, Scales::of(groups));
-                for (values, wide) in values.chunks_exact(row).zip(wide.chunks_exact_mut(2 * row)) {
-                    let (low, high) = wide.split_at_mut(row);
-                    scales.widen(&values[strip.clone()], &mut low[strip.clone()], 0);
-                    scales.widen(&values[strip.clone()], &mut high[strip.clone()], 4);
+/// Widens a run of `columns` columns to int8, with its trailer.
+fn widen_run(run: &[u8], columns: usize, depth: usize, output: &mut [i8]) {
+    let (groups, rest) = run.split_at(columns * depth / GROUP);
+    let (values, trailer) = rest.split_at(columns * depth / 2);
+    let (wide, end) = output.split_at_mut(columns * depth);
+    #[cfg(target_arch = "x86_64")]
+    match Isa::of_rows() {
+        Isa::Scalar => widen(groups, values, columns, wide),
+        // SAFETY: `Isa::of_rows` found these instructions on this machine.
+        _ => unsafe { widen_avx2(groups, values, columns, wide) },
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    widen(groups, values, columns, wide);
+    // SAFETY: any byte is an `i8`.
+    end.copy_from_slice(unsafe { trailer.align_to().1 });
+}
+
+/// Widens the values of a run: `value · scale − zero · scale`, modulo 256. Both products fit into a byte.
+fn widen(groups: &[u8], values: &[u8], columns: usize, output: &mut [i8]) {
+    let eights = values.chunks_exact(4 * columns).zip(output.chunks_exact_mut(8 * columns));
+    for (index, (values, wide)) in eights.enumerate() {
+        let (low, high) = wide.split_at_mut(4 * columns);
+        let groups = &groups[8 * index / GROUP * columns..][..columns];
+        let halves = low.as_chunks_mut::<4>().0.iter_mut().zip(high.as_chunks_mut::<4>().0);
+        for ((values, (low, high)), group) in values.as_chunks::<4>().0.iter().zip(halves).zip(groups) {
+            let scale = (group & 15) + 1;
+            let zero = scale * (group >> 4);
+            *low = values.map(|value| ((value & 15) * scale).wrapping_sub(zero) as i8);
+            *high = values.map(|value| ((value >> 4) * scale).wrapping_sub(zero) as i8);
+        }
+    }
+}
+
+/// The same with AVX2. A product fits into a byte, so a multiplication of 16 bits makes two. With AVX-512 it is hardly faster.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn widen_avx2(groups: &[u8], values: &[u8], columns: usize, output: &mut [i8]) {
+    /// Bytes to prefetch ahead: some kernels prefetch no run while they multiply the one before, and the others not all of it.
+    const AHEAD: usize = 2048;
+    let depth = groups.len() / columns;
+    assert!(columns.is_multiple_of(STRIP) && groups.len() == depth * columns, "a panel is whole strips");
+    assert!(values.len() == groups.len() * GROUP / 2 && output.len() == groups.len() * GROUP, "groups are whole");
+    let four_bits = _mm256_set1_epi8(15);
+    let lowest_byte =
+        _mm256_set_epi64x(0x0C0C_0C0C_0808_0808, 0x0404_0404_0000_0000, 0x0C0C_0C0C_0808_0808, 0x0404_0404_0000_0000);
+    for group in 0..depth {
+        let first = group * columns;
+        for strip in 0..columns / STRIP {
+            let groups = groups.as_ptr().wrapping_add(first + strip * STRIP);
+            let values = values.as_ptr().wrapping_add(first * GROUP / 2);
+            let ahead = values.wrapping_add(strip * STRIP * GROUP / 2 + AHEAD);
+            let values = values.wrapping_add(strip * STRIP * 4);
+            let output = output.as_mut_ptr().wrapping_add(first * GROUP + strip * STRIP * 4);
+            // SAFETY: the assertions made all three slices long enough; anything may be prefetched.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64).cast());
+                let groups = _mm256_cvtepu8_epi32(_mm_loadl_epi64(groups.cast()));
+                let scales = _mm256_add_epi32(_mm256_and_si256(groups, _mm256_set1_epi32(15)), _mm256_set1_epi32(1));
+                let zeros = _mm256_mullo_epi16(scales, _mm256_srli_epi32::<4>(groups));
+                let zeros = _mm256_shuffle_epi8(zeros, lowest_byte);
+                let scales = _mm256_or_si256(scales, _mm256_slli_epi32::<16>(scales));
+                for eight in 0..GROUP / 8 {
+                    let mut bytes = _mm256_loadu_si256(values.wrapping_add(eight * 4 * columns).cast());
+                    for half in 0..2 {
+                        let products = _mm256_mullo_epi16(_mm256_and_si256(bytes, four_bits), scales);
+                        let target = output.wrapping_add((2 * eight + half) * 4 * columns);
+                        _mm256_storeu_si256(target.cast(), _mm256_sub_epi8(products, zeros));
+                        bytes = _mm256_srli_epi16::<4>(bytes);
+                    }
                 }
             }
         }
     }
 }
 
-/// The upper bit of both bytes.
-const TOPS: u16 = 0x8080;
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-/// Scales and zeros of a strip, a pair of bytes for each pair of values.
-struct Scales {
-    scales: [u16; STRIP],
-    /// Scale times zero point in both bytes, without their upper bits.
-    zeros: [u16; STRIP],
-    /// Those bits, inverted.
-    tops: [u16; STRIP],
-}
+    use super::*;
 
-impl Scales {
-    #[inline(always)]
-    fn of(groups: &[u8; STRIP / 2]) -> Self {
-        let mut of = Self { scales: [0; STRIP], zeros: [0; STRIP], tops: [0; STRIP] };
-        for pair in 0..STRIP {
-            let group = groups[pair / 2];
-            let scale = u16::from(group & 15) + 1;
-            let zero = (scale * u16::from(group >> 4)).wrapping_mul(0x0101);
-            (of.scales[pair], of.zeros[pair], of.tops[pair]) = (scale, zero & !TOPS, !zero & TOPS);
-        }
-        of
+    /// Groups of 32 columns and their values.
+    fn runs() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let group = any::<u8>().prop_filter("it fits into int8", |&byte| Group::from_byte(byte).is_some());
+        (1usize..5).prop_flat_map(move |depth| {
+            let groups = prop::collection::vec(group.clone(), 32 * depth);
+            (groups, prop::collection::vec(any::<u8>(), 32 * depth * GROUP / 2))
+        })
     }
 
-    /// Widens four bits of each byte. A product of four bits and at most 16 fits into a byte, so two are made at once, and two are
-    /// subtracted from at once, modulo 256 each. The loop is one that the compiler makes vectors of.
-    #[inline(always)]
-    fn widen(&self, values: &[u16], output: &mut [u16], shift: u32) {
-        let each = output.iter_mut().zip(values).zip(&self.scales).zip(&self.zeros).zip(&self.tops);
-        for ((((output, value), scale), zero), top) in each {
-            let product = (value >> shift & 0x0F0F).wrapping_mul(*scale);
-            *output = (product | TOPS).wrapping_sub(*zero) ^ ((product ^ top) & TOPS);
+    proptest! {
+        #[test]
+        fn every_version_widens_to_units((groups, values) in runs(), columns in prop::sample::select(vec![16usize, 32])) {
+            let mut plain = vec![0; 2 * values.len()];
+            widen(&groups, &values, columns, &mut plain);
+            for (index, found) in plain.iter().enumerate() {
+                let (column, k) = (index / 4 % columns, index / (4 * columns) * 4 + index % 4);
+                let value = values[(k / 8 * columns + column) * 4 + k % 4] >> (k / 4 % 2 * 4) & 15;
+                let group = Group::from_byte(groups[k / GROUP * columns + column]).unwrap();
+                prop_assert_eq!(i16::from(*found), group.units(value));
+            }
+            #[cfg(target_arch = "x86_64")]
+            if Isa::Avx2.is_available() {
+                let mut fast = vec![0; plain.len()];
+                // SAFETY: the instructions are there.
+                unsafe { widen_avx2(&groups, &values, columns, &mut fast) };
+                prop_assert_eq!(plain, fast);
+            }
         }
     }
-}
-
-/// Bytes two by two.
-#[inline(always)]
-fn pairs(bytes: &[u8]) -> &[u16] {
-    // SAFETY: any bits make a number.
-    let (before, pairs, after) = unsafe { bytes.align_to() };
-    assert!(before.is_empty() && after.is_empty(), "runs are aligned and whole");
-    pairs
-}
-
-/// Bytes two by two.
-#[inline(always)]
-fn pairs_mut(bytes: &mut [i8]) -> &mut [u16] {
-    // SAFETY: any bits make a number, of either kind.
-    let (before, pairs, after) = unsafe { bytes.align_to_mut() };
-    assert!(before.is_empty() && after.is_empty(), "runs are aligned and whole");
-    pairs
 }
