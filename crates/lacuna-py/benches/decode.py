@@ -13,7 +13,7 @@ import time
 import lacunalm
 import torch
 
-LENGTH, VOCABULARY, PROMPT, HEADS, TOKENS = 256, 126464, 8, 32, 3
+LENGTH, VOCABULARY, PROMPT, HEADS, TOKENS, STEPS = 256, 126464, 8, 32, 3, 3
 MASK = VOCABULARY - 1
 
 
@@ -47,19 +47,21 @@ def lacuna(logits, attention, strategy):
 
 
 def measure(sides, device, seconds):
-    """Milliseconds of the best first step of each side, and the median; the first step has the most positions to look at."""
+    """Milliseconds of a step of each side: the best, and the median. The first step, in which a run is set up, does not count."""
     times = [[] for _ in sides]
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(times[0]) < 3:
         for side, took in zip(sides, times):
             steps = side()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            begun = time.perf_counter()
             next(steps)
             if device == "cuda":
                 torch.cuda.synchronize()
-            took.append(1e3 * (time.perf_counter() - begun))
+            begun = time.perf_counter()
+            for _ in range(STEPS):
+                next(steps)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            took.append(1e3 * (time.perf_counter() - begun) / STEPS)
     return [(min(took), statistics.median(took)) for took in times]
 
 

@@ -204,20 +204,23 @@ impl Logits {
         };
         let Some(suppressed) = suppressed(rows, shape(tensor)?[1]) else { return Ok(None) };
         let keys: Vec<u64> = rows.iter().map(|row| row.draw.key()).collect();
-        let scored: Vec<Token> = rows.iter().map(|row| row.scored_token.unwrap_or(0)).collect();
+        let scored = rows.iter().any(|row| row.scored_token.is_some());
+        let scored = scored.then(|| rows.iter().map(|row| row.scored_token.unwrap_or(0)).collect::<Vec<Token>>());
         let sampling = (suppressed, &first.sampling.deferred, temperature);
         let module = py.import("lacunalm.reduce")?;
         let reduced = module.call_method1("beliefs", (tensor, wanted, unguided, sampling, keys, scored))?;
-        let (width, numbers): (usize, Vec<[f64; 6]>) = reduced.extract()?;
-        let belief = |(row, [token, probability, first, second, entropy, scored]): (&Row<'_>, [f64; 6])| {
-            probability.is_finite().then(|| Belief {
+        let (width, numbers): (usize, Vec<[f64; 8]>) = reduced.extract()?;
+        let belief = |(row, numbers): (&Row<'_>, [f64; 8])| {
+            let [total, weighted, token, own, best, second, scored, spoilt] = numbers;
+            let log_total = best + total.ln();
+            (spoilt == 0.0 && log_total.is_finite()).then(|| Belief {
                 token: token as Token,
-                probability,
-                first,
-                second,
-                entropy,
+                probability: (own - log_total).exp(),
+                first: (best - log_total).exp(),
+                second: (second - log_total).exp(),
+                entropy: (total.ln() - weighted / total).max(0.0),
                 divergence: None,
-                scored: row.scored_token.map(|_| scored),
+                scored: row.scored_token.map(|_| (scored - log_total).exp()),
                 vote: None,
                 alternatives: Vec::new(),
             })

@@ -1,5 +1,6 @@
 """Arrays of numpy and torch, where they are installed."""
 
+import math
 import unittest
 
 import lacunalm as lacuna
@@ -81,18 +82,28 @@ class Arrays(unittest.TestCase):
             committed = run.step(logits).committed
             wanted = [commit.position for commit in committed]
             keys = [mix(mix(mix(9) ^ 0) ^ position) for position in wanted]
-            width, found = beliefs(logits, wanted, None, ([0], [], drawn), keys, [0] * len(wanted))
+            named = [7 + commit.token for commit in committed]
+            width, found = beliefs(logits, wanted, None, ([0], [], drawn), keys, [token % 1000 for token in named])
             self.assertEqual((width, len(found)), (1000, 8))
-            for commit, (token, probability, first, _, entropy, _) in zip(committed, found, strict=True):
+            for commit, (total, weighted, token, own, best, second, scored, spoilt) in zip(
+                committed, found, strict=True
+            ):
                 self.assertEqual(commit.token, token)
-                self.assertAlmostEqual(commit.probability, probability, places=6)
-                self.assertAlmostEqual(commit.entropy, entropy, places=5)
-                self.assertGreaterEqual(first, probability)
-        _, [spoilt, fine] = beliefs(
-            torch.tensor([[1.0, torch.nan], [1.0, 2.0]]), [0, 1], None, ([], [], None), [0, 0], [0, 0]
-        )
-        self.assertFalse(numpy.isfinite(spoilt[1]))
-        self.assertTrue(numpy.isfinite(fine[1]))
+                self.assertAlmostEqual(commit.probability, math.exp(own - best) / total, places=6)
+                self.assertAlmostEqual(commit.entropy, math.log(total) - weighted / total, places=5)
+                self.assertGreaterEqual(best, own)
+                self.assertGreaterEqual(best, second)
+                row = logits[commit.position] / (drawn[0] if drawn and drawn[1] else 1)
+                self.assertAlmostEqual(scored, float(row[(7 + commit.token) % 1000]), places=5)
+                self.assertAlmostEqual(second, float(row[1:].topk(2).values[1]), places=5)
+                self.assertEqual(spoilt, 0)
+        # What is not a number shows, be it in a token that counts or in one that is suppressed.
+        for suppressed, row in (([], [1.0, torch.nan]), ([0], [torch.nan, 1.0])):
+            _, [bad, fine] = beliefs(
+                torch.tensor([row, [1.0, 2.0]]), [0, 1], None, (suppressed, [], None), [0, 0], None
+            )
+            self.assertTrue(bad[-1] == 1 or math.isnan(bad[0]))
+            self.assertTrue(fine[-1] == 0 and math.isfinite(fine[0]))
 
     def test_tokens(self):
         for of in [numpy.array] + ([torch.tensor] if torch else []):

@@ -1,5 +1,6 @@
 """Beliefs of rows of logits, computed by torch on the device where the logits are."""
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -16,12 +17,13 @@ def beliefs(
     unguided: tuple[torch.Tensor, float] | None,
     sampling: tuple[list[int], list[int], tuple[float, bool] | None],
     keys: list[int],
-    scored: list[int],
+    scored: list[int] | None,
 ) -> tuple[int, list[list[float]]]:
-    """The width of the logits, and for each row its token, the token's probability, the two largest probabilities, the entropy,
-    and the probability of the scored token. Rows that are not finite have no finite probability.
+    """The width of the logits, and for each row: its token; the logits of the token, of the best, of the second best and of the scored
+    token; the sum of all exp(logit - best), and that of (logit - best) exp(logit - best); 1 if the row has something that is not a number.
 
-    It computes what `Row::believe` of the Rust crate does: exponentials in single precision, sums in double.
+    Exponentials are in single precision, sums in double, as in `Row::believe` of the Rust crate. A step waits for launches of small
+    kernels more than for their work, so that there are few of them; what is left to compute of a row is done by the caller.
     """
     width = logits.shape[-1]
     suppressed, deferred, temperature = sampling
@@ -29,15 +31,16 @@ def beliefs(
     step = max(1, (_CHUNK if temperature is None else _CHUNK >> 2) // width)
     found = []
     with torch.inference_mode():
+        numbers = torch.tensor([wanted, scored or wanted]).to(logits.device)
         for begin in range(0, len(wanted), step):
-            index = torch.tensor(wanted[begin : begin + step], device=logits.device)
-            rows = logits.detach()[index].float()
+            index, named = numbers[:, begin : begin + step]
+            rows = logits.index_select(0, index).float()
             if unguided is not None:
-                other = unguided[0].detach()[index].float()
+                other = unguided[0].index_select(0, index).float()
                 rows = other + (unguided[1] + 1.0) * (rows - other)
-            chunk = slice(begin, begin + step)
-            found.append(_reduce(rows, suppressed, deferred, temperature, keys[chunk], scored[chunk]))
-        return width, torch.cat(found).tolist()
+            row_keys = keys[begin : begin + step]
+            found.append(_reduce(rows, suppressed, deferred, temperature, row_keys, named if scored else None))
+        return width, (found[0] if len(found) == 1 else torch.cat(found)).tolist()
 
 
 def _reduce(
@@ -46,12 +49,12 @@ def _reduce(
     deferred: list[int],
     temperature: tuple[float, bool] | None,
     keys: list[int],
-    scored: list[int],
+    scored: torch.Tensor | None,
 ) -> torch.Tensor:
+    columns = _tokens(tuple(suppressed), rows.device)
     # Suppressed or not, what is not a number spoils the row.
-    spoilt = rows[:, suppressed].isnan().any(dim=-1)
-    if suppressed:
-        rows[:, suppressed] = -torch.inf
+    spoilt = rows.index_select(-1, columns).isnan().any(dim=-1)
+    rows.index_fill_(-1, columns, -torch.inf)
     if temperature is not None and temperature[1]:
         rows = (rows.double() / temperature[0]).float()
     token = None
@@ -62,23 +65,26 @@ def _reduce(
     elif deferred:
         token = rows.argmax(dim=-1)
     if deferred:
-        rows[:, deferred] = -torch.inf
+        rows.index_fill_(-1, _tokens(tuple(deferred), rows.device), -torch.inf)
     top, place = rows.max(dim=-1, keepdim=True)
-    token = place[:, 0] if token is None else token
-    own = rows.gather(-1, token[:, None])[:, 0].double()
-    named = rows.gather(-1, torch.tensor(scored, device=rows.device)[:, None])[:, 0].double()
+    best = top[:, 0]
+    own = best if token is None else rows.gather(-1, token[:, None])[:, 0]
+    named = best if scored is None else rows.gather(-1, scored[:, None])[:, 0]
     # What is far below has no weight; not being infinite, it adds nothing to the entropy.
     below = (rows - top).clamp_(min=_FAR)
     weight = below.exp()
     total = weight.sum(dim=-1, dtype=torch.float64)
     weighted = below.mul_(weight).sum(dim=-1, dtype=torch.float64)
-    first, second = top[:, 0].double(), rows.scatter_(-1, place, -torch.inf).amax(dim=-1).double()
-    log_total = first + total.log()
-    probability = (own - log_total).exp()
-    probability[spoilt | ~log_total.isfinite()] = torch.nan
-    entropy = (total.log() - weighted / total).clamp(min=0.0)
-    columns = [token.double(), probability, (first - log_total).exp(), (second - log_total).exp(), entropy]
-    return torch.stack([*columns, (named - log_total).exp()], dim=-1)
+    second = rows.scatter_(-1, place, -torch.inf).amax(dim=-1)
+    chosen = place[:, 0] if token is None else token
+    # Doubles hold the others as they are.
+    return torch.stack([total, weighted, chosen, own, best, second, named, spoilt], dim=-1)
+
+
+@lru_cache(64)
+def _tokens(tokens: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """Token ids on a device, where they are asked for again at every step."""
+    return torch.tensor(tokens, dtype=torch.int64, device=device)
 
 
 def _gumbel(keys: list[int], rows: torch.Tensor) -> torch.Tensor:
