@@ -1,6 +1,6 @@
 //! Checks of the questions put to predictors.
 
-use lacuna::{Compute, Description, Sampling, TokenRule, View, Visibility};
+use lacuna::{Compute, Description, Row, Sampling, TokenRule, View, Visibility};
 
 use crate::Error;
 
@@ -17,6 +17,8 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
     if let Some(position) = view.tokens.iter().position(|&token| token as usize >= vocabulary) {
         return Err(lacuna::Error::TokenOutOfRange { token: view.tokens[position], position, vocabulary });
     }
+    check_rows(view.plan.certain, vocabulary)?;
+    check_rows(view.plan.ranked, vocabulary)?;
     for source in view.attention {
         if source.layer >= layers {
             return Err(lacuna::Error::NoSuchLayer { layer: source.layer, layers });
@@ -74,6 +76,26 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
         Some(position) => Err(Error::Request(format!("position {position} has no token to shadow")).into()),
         None => Ok(()),
     }
+}
+
+/// Refuses rows that name tokens of another vocabulary than the model's.
+pub(crate) fn check_rows(rows: &[Row<'_>], vocabulary: usize) -> lacuna::Result<()> {
+    rows.iter().try_for_each(|row| check_row(row, vocabulary))
+}
+
+fn check_row(row: &Row<'_>, vocabulary: usize) -> lacuna::Result<()> {
+    let position = row.target.position();
+    if let Some(token) = row.scored_token.filter(|&token| token as usize >= vocabulary) {
+        return Err(
+            Error::Request(format!("the scored token {token} is outside the vocabulary (0..{vocabulary})")).into()
+        );
+    }
+    if row.allowed.words().len() != vocabulary.div_ceil(32) {
+        let reason =
+            format!("the tokens allowed at position {position} are not of this model's vocabulary of {vocabulary}");
+        return Err(Error::Request(reason).into());
+    }
+    Ok(())
 }
 
 /// True if nothing happens to the logits but that some are left out, and the largest is chosen.

@@ -275,6 +275,9 @@ with! { gpu:
         let outside = Row { scored_token: Some(1 << 30), ..ranked[0] };
         let refused = model.read(&[outside]).unwrap_err().to_string();
         assert!(refused.contains("outside the vocabulary (0..512)"), "{refused}");
+        let foreign = lacuna::TokenSet::all_but(4096, &[]);
+        let refused = model.read(&[Row { allowed: &foreign, ..row(0, Target::Position(0), &sampling) }]).unwrap_err();
+        assert!(refused.to_string().contains("are not of this model's vocabulary of 512"), "{refused}");
     }
 
     fn reading_in_pieces_is_reading_at_once_in_int4() {

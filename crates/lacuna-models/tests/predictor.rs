@@ -94,6 +94,10 @@ fn requests_that_cannot_be_met_are_refused_in_a_sentence() {
     llada.observe(&[plain]).unwrap();
     assert!(llada.read(&[row(0, Target::Position(8), &sampling)]).is_err());
     assert!(llada.read(&[row(0, Target::Shadow(1), &sampling)]).is_err());
+    let foreign = lacuna::TokenSet::all_but(4096, &[]);
+    let refused =
+        llada.read(&[lacuna::Row { allowed: &foreign, ..row(0, Target::Position(0), &sampling) }]).unwrap_err();
+    assert!(refused.to_string().contains("are not of this model's vocabulary of 512"), "{refused}");
     assert_eq!(llada.read(&[]).unwrap(), []);
     assert_eq!(llada.observe(&[]).unwrap(), []);
 }

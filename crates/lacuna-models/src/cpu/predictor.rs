@@ -7,7 +7,7 @@ use super::kernel::{Isa, Lines};
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
-use crate::ask::check;
+use crate::ask::{check, check_rows};
 use crate::layout::{Layout, Selection};
 use crate::model::{SMALL, USUAL_BATCH};
 use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
@@ -93,6 +93,7 @@ impl Predictor for CpuPredictor {
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        check_rows(rows, self.description.vocabulary)?;
         let Self { forward, layout, reader, observed, .. } = self;
         let last = |forward: &mut Forward, selection: &Selection, finished: &mut Lines<f32>| {
             forward.finish(layout, selection, finished);

@@ -13,7 +13,7 @@ use super::kernel::Kernels;
 use super::measure::{ceiling_gflops, keep_busy};
 use super::read::Reader;
 use super::weights::Weights;
-use crate::ask::check;
+use crate::ask::{check, check_rows};
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{SMALL, USUAL_BATCH};
@@ -178,6 +178,7 @@ impl Predictor for CudaPredictor {
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
+        check_rows(rows, self.description.vocabulary)?;
         self.gpu.bind()?;
         self.reader.read(&mut self.forward, &self.layout, rows)
     }

@@ -80,8 +80,9 @@ pub(crate) fn view(tokens: &[Token]) -> View<'_> {
 
 /// Beliefs at places of one view.
 pub(crate) fn read(model: &mut dyn Model, view: usize, places: &[Target]) -> Vec<Belief> {
-    let sampling = Sampling::default();
-    let rows: Vec<Row<'_>> = places.iter().map(|&place| row(view, place, &sampling)).collect();
+    let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(model.description().vocabulary, &[]));
+    let row = |&place: &Target| Row { allowed: &allowed, ..row(view, place, &sampling) };
+    let rows: Vec<Row<'_>> = places.iter().map(row).collect();
     model.read(&rows).unwrap()
 }
 

@@ -10,8 +10,8 @@ use super::super::staging::Indices;
 use super::history::LogitHistory;
 use super::rank::{RankedRead, ViewScores};
 use super::request::{RowRequest, row_spec};
+use crate::Result;
 use crate::layout::Layout;
-use crate::{Error, Result};
 
 /// Bytes of logits, or of their summaries, that exist at the same time, more or less.
 pub(super) const BYTES_AT_ONCE: usize = 256 << 20;
@@ -157,10 +157,6 @@ impl<'a> ReadLists<'a> {
         for request in requests {
             self.sources.push(slots[request.row]);
             let scored_token = request.asked.scored_token.unwrap_or(ABSENT);
-            if request.asked.scored_token.is_some_and(|token| token as usize >= vocabulary) {
-                let reason = format!("the scored token {scored_token} is outside the vocabulary (0..{vocabulary})");
-                return Err(Error::Request(reason));
-            }
             let mut spec = RowSpec { scored_token, read: request.read, ..self.spec(request.asked.sampling) };
             let own = (request.written() > 0).then(&mut next_written);
             spec.logits = own.unwrap_or(Out::NULL);
