@@ -120,9 +120,11 @@ impl Scratch {
         let groups = groups.iter().zip(values.as_chunks::<GROUP>().0);
         for (index, (group, values)) in groups.enumerate() {
             let block = &mut bytes[index / 16 * BLOCK_BYTES..][..BLOCK_BYTES];
-            block[index % 16] = group.byte();
+            // The GPU's threads take four groups in turn, and pairs of neighbouring values.
+            block[index % 4 * 4 + index % 16 / 4] = group.byte();
             let target = &mut block[16 + index % 16 * GROUP / 2..][..GROUP / 2];
             int4::pack(values, target);
+            target.chunks_exact_mut(4).for_each(|four| four.swap(1, 2));
         }
         (bytes, unit)
     }

@@ -227,6 +227,13 @@ inline unsigned char* shared_at(unsigned address, unsigned bytes) {
 inline void cvt_rn_bf16x2_f32(unsigned& packed, float high, float low) {
     packed = (unsigned)to_bf16(high) << 16 | to_bf16(low);
 }
+inline void fma_rn_bf16x2(unsigned& sum, unsigned a, unsigned b, unsigned c) {
+    auto half = [&](unsigned shift) {
+        auto wide = [&](unsigned pair) { return from_bf16(pair >> shift & 0xffff); };
+        return (unsigned)to_bf16(fmaf(wide(a), wide(b), wide(c))) << shift;
+    };
+    sum = half(0) | half(16);
+}
 inline void cvt_f32_f16(float& value, uint16_t half) { value = (float)bits<_Float16>(half); }
 inline void cvt_rn_satfinite_e4m3x2_f32(uint16_t&, float, float) { fail("fp8 is not emulated"); }
 inline void ex2_approx_ftz_f32(float& y, float x) { y = exp2f(x); }

@@ -6,7 +6,7 @@ use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::int4::Int4Rows;
-use crate::cuda::kernel::{Factors, Output, to_u32};
+use crate::cuda::kernel::{Factors, Output, int4_parts, to_u32};
 use crate::cuda::matrix::Operand;
 use crate::int4::{self, GROUP, Group};
 
@@ -45,15 +45,16 @@ pub(super) fn product(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 }
 
 pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let (m, n, k) = (size.of([1, 65, 17], 32), size.of([1, 70, 131], 4096), size.of([1, 520, 1100], 4096));
+    let (m, n, k) = (size.of([1, 65, 17], 32), size.of([8200, 70, 131], 4096), size.of([1, 520, 5000], 4096));
     let ((input, rows), weights) = (lab.elements(&noise(1, m * k))?, noise(2, n * k));
     let packed = Int4Rows::of(&lab.gpu, k, &weights)?;
     let output = Rc::new(lab.buffer(&noise(3, m * n))?);
+    let parts = lab.zeros(int4_parts(m, n))?;
     let (its, target) = (lab.clone(), output.clone());
     let launch = move || {
         let (input, weights) = (Operand::Elements(input.all()), Operand::Int4(packed.rows(0..n, k)));
         let output = Output::F32 { values: target.all(), add: false };
-        its.kernels.product_int4(Factors { m, n, k, input, weights, output })
+        its.kernels.product_int4(Factors { m, n, k, input, weights, output }, parts.all())
     };
     let its = lab.clone();
     let exact = move || {

@@ -167,12 +167,12 @@ DEVICE float* expert_products(const ExpertProduct& p, u32 count, Source source, 
         commit();
     };
     float sums[TILE / 8][4] = {};
-    for (u32 slice = 0; slice < STAGES - 2; slice++) load(slice);
+    for (u32 slice = 0; slice < STAGES - 1; slice++) load(slice);
     for (u32 slice = 0; slice < slices; slice++) {
-        arrive<STAGES - 3>();
+        arrive<STAGES - 2>();
+        // Into the stage that was multiplied last.
+        load(slice + STAGES - 1);
         multiply_by_warp(sums, stage(slice), stage(slice) + STRETCH * SLICE, count);
-        // Into the stage that was multiplied two slices ago.
-        load(slice + STAGES - 2);
     }
     __syncthreads();
     float* tile = (float*)stages;

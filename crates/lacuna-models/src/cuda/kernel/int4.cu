@@ -1,17 +1,18 @@
-// Products with weights of four bits. A tile of weights is widened to bf16 in shared memory, as the whole numbers of units that they
-// are, and multiplied on tensor cores; the units come last. Every sum runs over k in order, so that an output does not depend on
-// what is computed with it.
+// Products with weights of four bits. They are widened to bf16 in registers, as the whole numbers of units that they are, and
+// multiplied on tensor cores; the units come last.
 //
-// A row of weights is in blocks of 512: a byte for each of 16 groups of 32 (scale - 1 in the lower half, zero point in the upper),
-// then their values, 16 bytes for each group (the first half of it in the lower halves).
+// A row of weights is in blocks of 512: a byte for each of 16 groups of 32 (scale - 1 in the lower half, zero point in the upper), those
+// of groups 0, 4, 8 and 12 first, then of 1, 5 and so on; then their values, 16 bytes for each group: of each four bytes the lower halves
+// are values i, i + 2, i + 1 and i + 3, the upper ones those 16 further on.
+//
+// Blocks make chunks: two if there are many columns, else eight, so that there is work for all of the GPU. A sum runs over the k of its
+// chunk in order, then over pairs of chunks in order: it does not depend on the rows that are computed with it.
 
 #define INT4_BLOCK 512
 #define INT4_BLOCK_BYTES (16 + INT4_BLOCK / 2)
-#define INT4_SIDE INT4_TILE  // rows and columns of a tile
+#define INT4_RUN 128  // of k: four groups
 
-DEVICE void put(const Int4Product& p, u32 m, u32 n, float sum) {
-    if (m >= p.m || n >= p.n) return;
-    const size_t at = (size_t)m * p.n + n;
+DEVICE void put(const Int4Product& p, size_t at, u32 n, float sum) {
     sum *= p.units[n];
     if (p.output_is_f32) {
         float* output = (float*)p.output + at;
@@ -21,134 +22,210 @@ DEVICE void put(const Int4Product& p, u32 m, u32 n, float sum) {
     }
 }
 
+// The sum over pairs of chunks that several blocks of threads have computed.
+KERNEL sum_int4(Int4Product p) {
+    const size_t size = (size_t)p.m * p.n;
+    for (size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x; at < size; at += (size_t)gridDim.x * blockDim.x) {
+        float sum = p.parts[at];
+        for (u32 pair = 1; pair < p.pairs; pair++) sum += p.parts[pair * size + at];
+        put(p, at, (u32)(at % p.n), sum);
+    }
+}
+
 #if BF16
 
-#define INT4_SLICE 64  // of k: two groups
-#define INT4_STAGES 6
+#define INT4_STAGES 4
+#define INT4_PITCH 320  // bytes from one row of a run of the input to the next: its groups are 80 apart, so that lanes use all banks
+#define INT4_HALVES(pair) ((pair) * 0x10001u)
 
-// A slice of both factors, as it is copied.
-struct Int4Stage {
-    bf16 input[INT4_SIDE * INT4_SLICE];
-    u8 weights[INT4_SIDE * INT4_SLICE / 2];
+// Sixteen bytes of memory.
+struct __align__(16) Words {
+    u32 at[4];
 };
 
-struct Int4Room {
-    Int4Stage stages[INT4_STAGES];
-    bf16 wide[INT4_SIDE * INT4_SLICE];
-    // Of this block of weights and of the next.
-    u8 groups[2][INT4_SIDE * 16];
-};
-
-DEVICE void copy_16(void* to, const void* from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
+// a * b + c, for two bf16 each.
+DEVICE u32 multiply_add_pair(u32 a, u32 b, u32 c) {
+    u32 sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
 }
 
-// Starts copying a slice; what lies behind the last row or column becomes zero.
-DEVICE void fetch_int4(const Int4Product& p, Int4Room& room, u32 slice, u32 first_m, u32 first_n) {
-    Int4Stage& stage = room.stages[slice % INT4_STAGES];
-    const u32 piece = threadIdx.x % 8, at = slice * INT4_SLICE + piece * 8;
+// Scale and zero point of a group, as pairs of bf16.
+struct Int4Group {
+    u32 scale, offset;
+};
+
+DEVICE Int4Group int4_group(u32 byte) {
+    // 128 + zero is exact, and so is every whole number up to 256.
+    return {INT4_HALVES(__float_as_uint((float)(byte % 16 + 1)) >> 16), INT4_HALVES(0xc300 | byte / 16 % 16)};
+}
+
+// Two weights, whose values are in the lowest four bits of both halves of `values`.
+DEVICE u32 widen_int4(u32 values, Int4Group group) {
+    const u32 wide = (values & 0x000f000f) | 0x43004300;  // 128 + value
+    return multiply_add_pair(multiply_add_pair(wide, 0x3f803f80, group.offset), group.scale, 0x80008000);
+}
+
+// Starts copying runs of the input, one of each chunk of a pair: `first` and `second` are where they begin.
+template <u32 ROWS> DEVICE void fetch_int4(u8* stage, const Int4Product& p, u32 first_m, u32 first, u32 second) {
 #pragma unroll
-    for (u32 i = 0; i < INT4_SIDE / 32; i++) {
-        const u32 row = threadIdx.x / 8 + i * 32;
-        const bool there = first_m + row < p.m && at < p.k;
-        const bf16* from = p.input + (there ? (size_t)(first_m + row) * p.k + at : 0);
-        bf16* to = stage.input + swizzled(row, piece);
+    for (u32 i = 0; i < ROWS / 8; i++) {
+        const u32 index = threadIdx.x + i * 256, line = index / 16, piece = index % 16;
+        const u32 m = first_m + line % ROWS, at = (line < ROWS ? first : second) + piece * 8;
+        const bool there = m < p.m && at < p.k;
+        const bf16* from = p.input + (there ? (size_t)m * p.k + at : 0);
+        u8* to = stage + line * INT4_PITCH + piece / 4 * 80 + piece % 4 * 16;
         if (p.k % 8 == 0) {
-            copy_16(to, from, there);
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                         :: "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
         } else {
-            for (u32 j = 0; j < 8; j++) to[j] = there && at + j < p.k ? from[j] : bf16{0};
-        }
-    }
-    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, block = slice / 8;
-    auto source = [&](u32 row) {
-        const bool there = first_n + row < p.n;
-        return p.weights + ((size_t)(there ? first_n + row : 0) * blocks + block) * INT4_BLOCK_BYTES;
-    };
-    if (threadIdx.x < 2 * INT4_SIDE) {
-        const u32 row = threadIdx.x / 2, half = threadIdx.x % 2;
-        copy_16(stage.weights + row * 32 + half * 16, source(row) + 16 + slice % 8 * 32 + half * 16, first_n + row < p.n);
-    } else if (threadIdx.x < 3 * INT4_SIDE && slice % 8 == 0) {
-        const u32 row = threadIdx.x - 2 * INT4_SIDE;
-        copy_16(room.groups[block % 2] + row * 16, source(row), first_n + row < p.n);
-    }
-}
-
-// Widens a slice of weights: four threads share a row, and each takes half of a group.
-DEVICE void widen_int4(Int4Room& room, u32 slice) {
-    const u32 row = threadIdx.x / 4, group = threadIdx.x % 4 / 2, half = threadIdx.x % 2;
-    const u32 byte = room.groups[slice / 8 % 2][row * 16 + slice % 8 * 2 + group];
-    const float scale = (float)(byte % 16 + 1), zero = (float)(byte / 16) * scale;
-    const u32* words = (const u32*)(room.stages[slice % INT4_STAGES].weights + row * 32 + group * 16);
-#pragma unroll
-    for (u32 piece = 0; piece < 2; piece++) {
-        u32* to = (u32*)(room.wide + swizzled(row, group * 4 + half * 2 + piece));
-#pragma unroll
-        for (u32 i = 0; i < 4; i++) {
-            const u32 pair = words[piece * 2 + i / 2] >> (i % 2 * 16 + half * 4);
-            // Whole numbers below 256 are exact.
-            to[i] = pack((float)(pair & 15) * scale - zero, (float)(pair >> 8 & 15) * scale - zero);
+            for (u32 j = 0; j < 8; j++) ((bf16*)to)[j] = there && at + j < p.k ? from[j] : bf16{0};
         }
     }
 }
 
-// A warp computes 16 columns by 32 rows.
-KERNEL __launch_bounds__(256, 2) product_int4(Int4Product p) {
+// 128 columns by ROWS rows, of a pair of chunks or of SEVERAL. Four warps take the first chunk of a pair, four the second; each takes 32 columns, and
+// of these a lane takes four: two of each sixteen.
+template <u32 ROWS, bool SEVERAL> DEVICE void multiply_int4(const Int4Product& p) {
     extern __shared__ __align__(16) u8 int4_room[];
-    Int4Room& room = *(Int4Room*)int4_room;
-    const u32 first_n = blockIdx.x * INT4_SIDE, first_m = blockIdx.y * INT4_SIDE;
-    const u32 slices = (p.k + INT4_SLICE - 1) / INT4_SLICE;
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, my_n = warp % 4 * 16, my_m = warp / 4 * 32;
-    float sums[4][4] = {};
-    for (u32 slice = 0; slice < INT4_STAGES - 1; slice++) {
-        if (slice < slices) fetch_int4(p, room, slice, first_m, first_n);
-        commit();
+    constexpr u32 STAGE_BYTES = 2 * ROWS * INT4_PITCH;
+    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = warp / 4, member = lane % 4;
+    const u32 my_n = blockIdx.x * 128 + warp % 4 * 32, splits = p.splits, first_m = blockIdx.y / splits * ROWS;
+    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, share = (blocks + 2 * p.pairs - 1) / (2 * p.pairs);
+    const u32 begin = blockIdx.y % splits, end = SEVERAL && splits == 1 ? p.pairs : begin + 1;
+    const u8* columns[2][2];
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        const u32 n = min(my_n + i * 8 + lane / 4, p.n - 1);
+        columns[i / 2][i % 2] = p.weights + (size_t)n * blocks * INT4_BLOCK_BYTES;
     }
-    for (u32 slice = 0; slice < slices; slice++) {
-        arrive<INT4_STAGES - 2>();
-        widen_int4(room, slice);
-        // Into the stage that was multiplied last.
-        if (slice + INT4_STAGES - 1 < slices) fetch_int4(p, room, slice + INT4_STAGES - 1, first_m, first_n);
-        commit();
+    float totals[2][ROWS / 8][4];
+    u32 pair = begin;
+    do {
+        const u32 first_block = (2 * pair + half) * share, runs = share * 4;
+        const u32 first_k = 2 * pair * share * INT4_BLOCK, second_k = first_k + share * INT4_BLOCK;
+        auto load = [&](u32 run) {
+            if (run < runs)
+                fetch_int4<ROWS>(int4_room + run % INT4_STAGES * STAGE_BYTES, p, first_m, first_k + run * INT4_RUN,
+                                 second_k + run * INT4_RUN);
+            commit();
+        };
+        // What lies behind the last block is multiplied with zeros.
+        auto block_of = [&](u32 run) { return min(first_block + run / 4, blocks - 1) * INT4_BLOCK_BYTES; };
+        Words values[2][2][2];
+        u32 groups[2][2];
+        auto load_values = [&](Words (&to)[2][2], u32 run) {
+            if (run >= runs) return;
+            const u32 at = block_of(run) + 16 + (run % 4 * 4 + member) * 16;
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) to[i / 2][i % 2] = *(const Words*)(columns[i / 2][i % 2] + at);
+        };
+        auto load_groups = [&](u32 run) {
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) groups[i / 2][i % 2] = *(const u32*)(columns[i / 2][i % 2] + block_of(run) + member * 4);
+        };
+        float sums[2][ROWS / 8][4] = {};
+        load_values(values[0], 0);
+        load_values(values[1], 1);
         __syncthreads();
-        const bf16* input = room.stages[slice % INT4_STAGES].input;
+        for (u32 run = 0; run < INT4_STAGES - 1; run++) load(run);
+        for (u32 first_run = 0; first_run < runs; first_run += 4) {
+            load_groups(first_run);
 #pragma unroll
-        for (u32 k = 0; k < INT4_SLICE / 16; k++) {
-            u32 a[4];
-            load_matrices(a, room.wide + swizzled(my_n + lane % 16, k * 2 + lane / 16));
+            for (u32 j = 0; j < 4; j++) {
+                const u32 run = first_run + j;
+                arrive<INT4_STAGES - 2>();
+                // Into the stage that was multiplied last.
+                load(run + INT4_STAGES - 1);
+                const u8* rows = int4_room + run % INT4_STAGES * STAGE_BYTES + (half * ROWS + lane / 4) * INT4_PITCH + member * 80;
+                Int4Group its[2][2];
 #pragma unroll
-            for (u32 block = 0; block < 4; block += 2) {
-                u32 b[4];
-                load_matrices(b, input + swizzled(my_m + block * 8 + lane / 16 * 8 + lane % 8, k * 2 + lane / 8 % 2));
-                multiply(sums[block], a, b[0], b[1]);
-                multiply(sums[block + 1], a, b[2], b[3]);
+                for (u32 i = 0; i < 4; i++) its[i / 2][i % 2] = int4_group(groups[i / 2][i % 2] >> 8 * j & 255);
+#pragma unroll
+                for (u32 piece = 0; piece < 4; piece++) {
+                    Words x[ROWS / 8];
+#pragma unroll
+                    for (u32 block = 0; block < ROWS / 8; block++)
+                        x[block] = *(const Words*)(rows + block * 8 * INT4_PITCH + piece * 16);
+#pragma unroll
+                    for (u32 word = 0; word < 2; word++)
+#pragma unroll
+                        for (u32 tile = 0; tile < 2; tile++) {
+                            u32 a[4];
+#pragma unroll
+                            for (u32 i = 0; i < 4; i++) {
+                                const u32 packed = values[j % 2][tile][i % 2].at[piece % 2 * 2 + word];
+                                a[i] = widen_int4(packed >> (piece / 2 * 4 + i / 2 * 8), its[tile][i % 2]);
+                            }
+#pragma unroll
+                            for (u32 block = 0; block < ROWS / 8; block++)
+                                multiply(sums[tile][block], a, x[block].at[word * 2], x[block].at[word * 2 + 1]);
+                        }
+                }
+                load_values(values[j % 2], run + 2);
             }
         }
+        __syncthreads();
+        // The second chunk's sums go to the warps of the first.
+        float* exchange = (float*)int4_room + threadIdx.x % 128;
+#pragma unroll
+        for (u32 i = 0; i < ROWS; i++)
+            if (half == 1) exchange[i * 128] = sums[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4];
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < ROWS; i++)
+            if (half == 0) {
+                float& total = totals[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4];
+                const float sum = sums[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4] + exchange[i * 128];
+                total = pair == begin ? sum : total + sum;
+            }
+    } while (SEVERAL && ++pair < end);
+    if (half == 1) return;
+#pragma unroll
+    for (u32 i = 0; i < ROWS; i++) {
+        const u32 tile = i / (ROWS / 2), block = i / 4 % (ROWS / 8), j = i % 4;
+        const u32 m = first_m + block * 8 + lane % 4 * 2 + j % 2, n = my_n + tile * 16 + lane / 4 + j / 2 * 8;
+        if (m >= p.m || n >= p.n) continue;
+        const size_t at = (size_t)m * p.n + n;
+        if (splits > 1)
+            p.parts[(size_t)begin * p.m * p.n + at] = totals[tile][block][j];
+        else
+            put(p, at, n, totals[tile][block][j]);
     }
-#pragma unroll
-    for (u32 block = 0; block < 4; block++)
-#pragma unroll
-        for (u32 i = 0; i < 4; i++)
-            put(p, first_m + my_m + block * 8 + lane % 4 * 2 + i % 2, first_n + my_n + lane / 4 + i / 2 * 8, sums[block][i]);
 }
+
+KERNEL __launch_bounds__(256, 2) product_int4_16(Int4Product p) { multiply_int4<16, false>(p); }
+KERNEL __launch_bounds__(256, 2) product_int4_32(Int4Product p) { multiply_int4<32, false>(p); }
+KERNEL __launch_bounds__(256, 1) product_int4_64(Int4Product p) { multiply_int4<64, true>(p); }
 
 #else
 
 DEVICE float int4_weight(const Int4Product& p, u32 n, u32 k) {
-    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, group = k % INT4_BLOCK / 32;
+    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, group = k % INT4_BLOCK / 32, low = k % 16;
     const u8* block = p.weights + ((size_t)n * blocks + k / INT4_BLOCK) * INT4_BLOCK_BYTES;
-    const int value = block[16 + group * 16 + k % 16] >> k % 32 / 16 * 4 & 15;
-    return (float)((value - block[group] / 16) * (block[group] % 16 + 1));
+    const u8 its = block[group % 4 * 4 + group / 4];
+    const u8 both = block[16 + group * 16 + low / 4 * 4 + low % 2 * 2 + low / 2 % 2];
+    return (float)(((both >> k % 32 / 16 * 4 & 15) - its / 16) * (its % 16 + 1));
 }
 
 // In f32, which no model uses it in: the plain sum.
-KERNEL product_int4(Int4Product p) {
-    for (u32 index = threadIdx.x; index < INT4_SIDE * INT4_SIDE; index += blockDim.x) {
-        const u32 m = blockIdx.y * INT4_SIDE + index / INT4_SIDE, n = blockIdx.x * INT4_SIDE + index % INT4_SIDE;
+DEVICE void multiply_int4(const Int4Product& p, u32 rows) {
+    const u32 split = blockIdx.y % p.splits;
+    for (u32 index = threadIdx.x; index < rows * 128; index += blockDim.x) {
+        const u32 m = blockIdx.y / p.splits * rows + index / 128, n = blockIdx.x * 128 + index % 128;
+        if (m >= p.m || n >= p.n) continue;
         float sum = 0.0f;
-        for (u32 k = 0; m < p.m && n < p.n && k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p, n, k);
-        put(p, m, n, sum);
+        for (u32 k = 0; split == 0 && k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p, n, k);
+        const size_t at = (size_t)m * p.n + n;
+        if (p.splits > 1)
+            p.parts[(size_t)split * p.m * p.n + at] = sum;
+        else
+            put(p, at, n, sum);
     }
 }
+
+KERNEL product_int4_16(Int4Product p) { multiply_int4(p, 16); }
+KERNEL product_int4_32(Int4Product p) { multiply_int4(p, 32); }
+KERNEL product_int4_64(Int4Product p) { multiply_int4(p, 64); }
 
 #endif
