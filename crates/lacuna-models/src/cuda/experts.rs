@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::buffer::{Buffer, DeviceSlice};
 use super::gpu::Gpu;
-use super::kernel::{ExpertTile, ExpertsCall, most_tiles};
+use super::kernel::{ExpertTile, ExpertsCall, Slots, most_tiles};
 use super::matrix::{Elements, element_size};
 use crate::{Architecture, Precision, Result, architecture};
 
-/// The experts of a layer, without the shared one. Their matrices lie one below the other.
+/// The experts of a layer; the shared one is the last if it is as wide as they are. Their matrices lie one below the other.
 pub(crate) struct Experts {
     pub(crate) description: architecture::Experts,
     /// `[expert][hidden size]`, in f32: an expert chosen otherwise is another answer.
@@ -71,13 +71,13 @@ impl Routed {
     /// Makes room for `rows` rows.
     pub(crate) fn reserve(&mut self, rows: usize) -> Result<()> {
         let most = |size: fn(&architecture::Experts) -> usize| rows * self.layers.iter().map(size).max().unwrap_or(0);
-        let assigned = most(|experts| experts.active);
+        let assigned = most(|experts| Slots::of(experts).of_a_row);
         self.scores.reserve(most(|experts| experts.count))?;
         self.chosen.reserve(assigned)?;
         self.weights.reserve(assigned)?;
         self.order.reserve(assigned)?;
         self.tiles.reserve(self.layers.iter().map(|experts| most_tiles(experts, rows)).max().unwrap_or(0))?;
-        self.inner.reserve(most(|experts| experts.active * experts.width))?;
+        self.inner.reserve(most(|experts| Slots::of(experts).of_a_row * experts.width))?;
         self.outputs.reserve(assigned * self.hidden)
     }
 
@@ -98,7 +98,7 @@ impl Routed {
     pub(crate) fn row_bytes(architecture: &Architecture, precision: Precision) -> usize {
         let bytes = |experts: architecture::Experts| {
             let each = 4 * (3 + architecture.hidden) + experts.width * element_size(precision);
-            experts.active * each + 4 * experts.count
+            Slots::of(&experts).of_a_row * each + 4 * experts.count
         };
         layers(architecture).into_iter().map(bytes).max().unwrap_or(0)
     }

@@ -9,7 +9,7 @@ use super::experts::Experts;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::int4::Int4Rows;
-use super::kernel::{Kernels, NoiseCall, Source, Table};
+use super::kernel::{Kernels, NoiseCall, Slots, Source, Table};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
@@ -98,7 +98,10 @@ impl Block {
         let Attention { biased, head_norm, output_biased, .. } = checkpoint.architecture().attention;
         let (experts, network) = match checkpoint.architecture().feed_forward[layer] {
             FeedForward::Dense { .. } => (None, Some(Mlp::Dense)),
-            FeedForward::Experts(experts) => (Some(experts), experts.shared.map(|_| Mlp::Shared)),
+            FeedForward::Experts(experts) => {
+                let apart = experts.shared.filter(|_| !Slots::hold_shared(&experts));
+                (Some(experts), apart.map(|_| Mlp::Shared))
+            }
         };
         let stack = |roles: &[Role]| checkpoint.stack(layer, roles);
         let bias = [Role::QueryBias, Role::KeyBias, Role::ValueBias];
@@ -129,8 +132,9 @@ impl Experts {
         loader.upload.kernels.allow_experts(&description)?;
         let biased = description.router.bias != RouterBias::None;
         let all = |roles: &dyn Fn(Mlp) -> Vec<Role>| {
-            let roles: Vec<Role> = (0..description.count).flat_map(|expert| roles(Mlp::Expert(expert))).collect();
-            loader.checkpoint.stack(layer, &roles)
+            let shared = Slots::hold_shared(&description).then_some(Mlp::Shared);
+            let mlps = (0..description.count).map(Mlp::Expert).chain(shared);
+            loader.checkpoint.stack(layer, &mlps.flat_map(roles).collect::<Vec<Role>>())
         };
         let gate_up = all(&|mlp| vec![Role::Gate(mlp), Role::Up(mlp)])?;
         let down = all(&|mlp| vec![Role::Down(mlp)])?;

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::architecture::{Experts, Groups, Router, RouterBias, Score};
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::buffer::Buffer;
-use crate::cuda::kernel::{ExpertTile, ExpertsCall, most_tiles, to_u32};
+use crate::cuda::kernel::{ExpertTile, ExpertsCall, Slots, most_tiles, to_u32};
 
 /// A layer with experts, and noise in every place. The last rows only fill up.
 struct Rig {
@@ -59,19 +59,22 @@ impl Rig {
         };
         let router = Router { score, bias, renormalized: size != Size::Odd(0), scale: 2.5, groups };
         let (count, active) = (size.of([3, 37, 40], 16), size.of([1, 5, 3], 8));
-        let experts = Experts { count, active, width: size.of([3, 70, 136], 512), shared: None, router };
+        let width = size.of([3, 70, 136], 512);
+        let shared = [None, Some(width)][usize::from(size != Size::Odd(0))];
+        let experts = Experts { count, active, width, shared, router };
+        let Slots { experts: all, of_a_row } = Slots::of(&experts);
         let (there, width) = (size.of([1, 75, 33], 32), size.of([5, 37, 136], 2048));
         let rows = there + 7;
         let (input, exact_input) = lab.elements(&noise(1, rows * width))?;
-        let (gate_up, exact_gate_up) = lab.elements(&noise(2, count * 2 * experts.width * width))?;
-        let (down, exact_down) = lab.elements(&noise(3, count * experts.width * width))?;
-        let (inner, exact_inner) = lab.elements(&noise(4, rows * active * experts.width))?;
+        let (gate_up, exact_gate_up) = lab.elements(&noise(2, all * 2 * experts.width * width))?;
+        let (down, exact_down) = lab.elements(&noise(3, all * experts.width * width))?;
+        let (inner, exact_inner) = lab.elements(&noise(4, rows * of_a_row * experts.width))?;
         let [hidden, router, bias] = [noise(5, rows * width), noise(6, count * width), noise(7, count)];
-        let [scores, weights] = [noise(8, rows * count), noise(9, rows * active)];
-        let outputs = noise(10, rows * active * width);
+        let [scores, weights] = [noise(8, rows * count), noise(9, rows * of_a_row)];
+        let outputs = noise(10, rows * of_a_row * width);
         // One expert has most rows, some have none.
         let chosen: Vec<usize> =
-            (0..rows * active).map(|i| if i % 3 == 0 { count / 2 } else { i * 7 % count / 2 * 2 }).collect();
+            (0..rows * of_a_row).map(|i| if i % 3 == 0 { all / 2 } else { i * 7 % all / 2 * 2 }).collect();
         let biased = experts.router.bias != RouterBias::None;
         Ok(Rc::new(Self {
             lab: lab.clone(),
@@ -89,7 +92,7 @@ impl Rig {
             scores: lab.buffer(&scores)?,
             chosen: lab.buffer(&chosen.iter().map(|&expert| to_u32(expert)).collect::<Vec<_>>())?,
             weights: lab.buffer(&weights)?,
-            order: lab.zeros(rows * active)?,
+            order: lab.zeros(rows * of_a_row)?,
             tiles: lab.zeros(most_tiles(&experts, rows))?,
             used: lab.zeros(1)?,
             inner,
@@ -140,7 +143,7 @@ impl Rig {
 
     /// Experts that rows go through.
     fn assigned(&self) -> usize {
-        self.there * self.experts.active
+        self.there * Slots::of(&self.experts).of_a_row
     }
 
     /// A case of a kernel that is launched after rows were grouped.
@@ -233,7 +236,9 @@ impl Rig {
         order.sort_unstable();
         let weight = |expert: usize| chance(expert) + if bias == RouterBias::Weights { shift(expert) } else { 0.0 };
         let sum: f64 = if renormalized { order.iter().map(|&expert| weight(expert)).sum() } else { 1.0 };
-        order.iter().flat_map(|&expert| [expert as f64, weight(expert) / sum * f64::from(scale)]).collect()
+        let chosen = order.iter().flat_map(|&expert| [expert as f64, weight(expert) / sum * f64::from(scale)]);
+        let shared = self.experts.shared.map(|_| [scores.len() as f64, 1.0]);
+        chosen.chain(shared.into_iter().flatten()).collect()
     }
 }
 
@@ -256,7 +261,7 @@ pub(super) fn group(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             Ok(seen)
         },
         |rig| {
-            let mut counts = vec![0usize; rig.experts.count];
+            let mut counts = vec![0usize; Slots::of(&rig.experts).experts];
             rig.exact.chosen[..rig.assigned()].iter().for_each(|&expert| counts[expert] += 1);
             let tiles: usize = counts.iter().map(|count| count.div_ceil(64)).sum();
             [vec![1.0; rig.assigned()], vec![tiles as f64]].concat()
@@ -281,9 +286,9 @@ pub(super) fn expert_gate_up(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             Ok(found.concat())
         },
         |rig| {
-            let Experts { active, width: inner, .. } = rig.experts;
+            let (slots, inner) = (Slots::of(&rig.experts).of_a_row, rig.experts.width);
             let one = |assigned: usize| -> Vec<f64> {
-                let row = &rig.exact.input[assigned / active * rig.width..][..rig.width];
+                let row = &rig.exact.input[assigned / slots * rig.width..][..rig.width];
                 let expert = &rig.exact.gate_up[rig.exact.chosen[assigned] * 2 * inner * rig.width..];
                 let product = |column: usize| dot(row, &expert[column * rig.width..][..rig.width]);
                 let gated = |column: usize| {
@@ -333,14 +338,14 @@ pub(super) fn combine(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         |rig| unsafe { rig.lab.kernels.combine(rig.call()) },
         |rig| Ok(wide(&rig.lab.read(&rig.hidden)?)),
         |rig| {
-            let (active, width) = (rig.experts.active, rig.width);
+            let (slots, width) = (Slots::of(&rig.experts).of_a_row, rig.width);
             let sum = |(i, &before): (usize, &f64)| {
                 let (row, column) = (i / width, i % width);
                 let part = |number: usize| {
-                    let assigned = row * active + number;
+                    let assigned = row * slots + number;
                     rig.exact.weights[assigned] * rig.exact.outputs[assigned * width + column]
                 };
-                before + if row < rig.there { (0..active).map(part).sum::<f64>() } else { 0.0 }
+                before + if row < rig.there { (0..slots).map(part).sum::<f64>() } else { 0.0 }
             };
             rig.exact.hidden.iter().enumerate().map(sum).collect()
         },

@@ -77,8 +77,8 @@ DEVICE float exp2_fast(float x) {
 }
 
 // Keys and values come through shared memory: through two stages of keys and one of values, or, where few blocks have a
-// multiprocessor each, through PAIRS stages of both, which are fetched further ahead.
-template <bool MASS, int PAIRS> DEVICE void attend(const Attention& a) {
+// multiprocessor each, through AHEAD stages of both, which are fetched further ahead.
+template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
     extern __shared__ __align__(16) bf16 shared[];
     __shared__ float open[KEYS];
     const Tile tile = a.tiles[blockIdx.x];
@@ -94,8 +94,8 @@ template <bool MASS, int PAIRS> DEVICE void attend(const Attention& a) {
     const u32 steps = (reach.end + KEYS - 1) / KEYS;
 
     fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    auto keys_of = [&](u32 step) { return stages + (PAIRS ? step % (PAIRS ? PAIRS : 1) * 2 : step % 2) * STAGE; };
-    auto values_of = [&](u32 step) { return stages + (PAIRS ? step % (PAIRS ? PAIRS : 1) * 2 + 1 : 2) * STAGE; };
+    auto keys_of = [&](u32 step) { return stages + (AHEAD ? step % (AHEAD ? AHEAD : 1) * 2 : step % 2) * STAGE; };
+    auto values_of = [&](u32 step) { return stages + (AHEAD ? step % (AHEAD ? AHEAD : 1) * 2 + 1 : 2) * STAGE; };
     auto fetch_keys = [&](u32 step) {
         if (step < steps) fetch(keys_of(step), seen.keys, seen.stride, step * KEYS, reach.end);
     };
@@ -103,9 +103,9 @@ template <bool MASS, int PAIRS> DEVICE void attend(const Attention& a) {
         if (step < steps) fetch(values_of(step), seen.values, seen.stride, step * KEYS, reach.end);
     };
     fetch_keys(0);
-    if (PAIRS) fetch_values(0);
+    if (AHEAD) fetch_values(0);
     commit();
-    for (int step = 1; step < PAIRS - 1; step++) {
+    for (int step = 1; step < AHEAD - 1; step++) {
         fetch_keys(step);
         fetch_values(step);
         commit();
@@ -119,11 +119,11 @@ template <bool MASS, int PAIRS> DEVICE void attend(const Attention& a) {
 
     for (u32 step = 0; step < steps; step++) {
         const u32 first = step * KEYS;
-        arrive<PAIRS ? PAIRS - 2 : 0>();
-        if (PAIRS) {
+        arrive<AHEAD ? AHEAD - 2 : 0>();
+        if (AHEAD) {
             // Into the stages that were computed with last.
-            fetch_keys(step + PAIRS - 1);
-            fetch_values(step + PAIRS - 1);
+            fetch_keys(step + AHEAD - 1);
+            fetch_values(step + AHEAD - 1);
         } else {
             fetch_values(step);
             commit();
@@ -184,7 +184,7 @@ template <bool MASS, int PAIRS> DEVICE void attend(const Attention& a) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 weights[k][i] = pack(scores[2 * k + i / 2][i % 2 * 2], scores[2 * k + i / 2][i % 2 * 2 + 1]);
-        if (!PAIRS) arrive<1>();
+        if (!AHEAD) arrive<1>();
         mix(mixed, weights, values_of(step));
     }
 

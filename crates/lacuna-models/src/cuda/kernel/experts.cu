@@ -90,8 +90,8 @@ KERNEL choose(Choice c) {
         if (lane == 0) picked[number] = best, preferences[best] = -INFINITE;
         __syncwarp();
     }
-    u32* chosen = c.chosen + (size_t)row * c.active;
-    float* weights = c.weights + (size_t)row * c.active;
+    u32* chosen = c.chosen + (size_t)row * c.slots;
+    float* weights = c.weights + (size_t)row * c.slots;
     auto weight = [&](u32 expert) { return chances[expert] + (c.weighted_bias ? c.bias[expert] : 0.0f); };
     for (u32 i = lane; i < c.active; i += 32) {
         u32 place = 0;
@@ -105,13 +105,15 @@ KERNEL choose(Choice c) {
     __syncwarp();
     for (u32 i = lane; i < c.active; i += 32)
         weights[i] = (c.renormalized ? weights[i] / (sum + 1e-20f) : weights[i]) * c.scale;
+    // The shared expert comes behind the others.
+    if (c.slots > c.active && lane == 0) chosen[c.active] = c.experts, weights[c.active] = 1.0f;
 }
 
 // Orders what was chosen by expert, and cuts the rows of each expert into tiles. One block does it all.
 KERNEL group(Grouping g) {
     extern __shared__ u32 places[];
     __shared__ u64 warps[32];
-    const u32 count = *g.present * g.active, lane = threadIdx.x % 32;
+    const u32 count = *g.present * g.slots, lane = threadIdx.x % 32;
     for (u32 e = threadIdx.x; e < g.experts; e += blockDim.x) places[e] = 0;
     __syncthreads();
     for (u32 i = threadIdx.x; i < count; i += blockDim.x) atomicAdd(places + g.chosen[i], 1u);
@@ -191,7 +193,7 @@ KERNEL __launch_bounds__(CREW, 2) expert_gate_up(ExpertProduct p) {
     if (its.count == 0) return;
     const u32 width = p.n / 2, first = blockIdx.y * (STRETCH / 2);
     __shared__ u32 rows[TILE];
-    for (u32 i = threadIdx.x; i < TILE; i += CREW) rows[i] = i < its.count ? p.order[its.first + i] / p.active : ABSENT;
+    for (u32 i = threadIdx.x; i < TILE; i += CREW) rows[i] = i < its.count ? p.order[its.first + i] / p.slots : ABSENT;
     __syncthreads();
     auto source = [&](u32 i) { return rows[i]; };
     auto weight = [&](u32 i) {
@@ -227,11 +229,11 @@ KERNEL combine(Combination c) {
     const u32 row = blockIdx.x;
     if (row >= *c.present) return;
     float* hidden = c.hidden + (size_t)row * c.width;
-    const float* weights = c.weights + (size_t)row * c.active;
-    const float* outputs = c.outputs + (size_t)row * c.active * c.width;
+    const float* weights = c.weights + (size_t)row * c.slots;
+    const float* outputs = c.outputs + (size_t)row * c.slots * c.width;
     for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < c.width; i += gridDim.y * blockDim.x) {
         float sum = hidden[i];
-        for (u32 number = 0; number < c.active; number++) sum += weights[number] * outputs[(size_t)number * c.width + i];
+        for (u32 number = 0; number < c.slots; number++) sum += weights[number] * outputs[(size_t)number * c.width + i];
         hidden[i] = sum;
     }
 }

@@ -48,11 +48,12 @@ c_structs! {
         /// Of each expert; null if there is none.
         bias: In<f32>,
         present: In<u32>,
-        /// `[row][number]`: its experts, ascending, and their weights.
+        /// `[row][slot]`: its experts, ascending, and their weights; in the last slot the shared one, if there is one among them.
         chosen: Out<u32>,
         weights: Out<f32>,
         experts: u32,
         active: u32,
+        slots: u32,
         /// Groups of experts, and how many of them may be chosen from; 0 if there are none.
         groups: u32,
         kept: u32,
@@ -74,7 +75,7 @@ c_structs! {
         used: Out<u32>,
         most_tiles: u32,
         experts: u32,
-        active: u32,
+        slots: u32,
     }
 
     struct ExpertProduct {
@@ -86,18 +87,18 @@ c_structs! {
         order: In<u32>,
         n: u32,
         k: u32,
-        active: u32,
+        slots: u32,
     }
 
     struct Combination {
         hidden: Out<f32>,
-        /// `[row][number][width]`.
+        /// `[row][slot][width]`.
         outputs: In<f32>,
-        /// `[row][number]`.
+        /// `[row][slot]`.
         weights: In<f32>,
         present: In<u32>,
         width: u32,
-        active: u32,
+        slots: u32,
     }
 }
 
@@ -116,7 +117,7 @@ pub(crate) struct ExpertsCall<'a> {
     pub(crate) hidden: DeviceSlice<'a, f32>,
     pub(crate) router: DeviceSlice<'a, f32>,
     pub(crate) bias: Option<DeviceSlice<'a, f32>>,
-    /// `[expert][gates, then values][width]`.
+    /// `[expert][gates, then values][width]`; the shared one is the last.
     pub(crate) gate_up: ElementSlice<'a>,
     /// `[expert][width][inner width]`.
     pub(crate) down: ElementSlice<'a>,
@@ -131,10 +132,29 @@ pub(crate) struct ExpertsCall<'a> {
     pub(crate) outputs: DeviceSlice<'a, f32>,
 }
 
+/// The experts of a layer, and of a row: those that are chosen from, and the shared one if it is as wide as they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots {
+    pub(crate) experts: usize,
+    pub(crate) of_a_row: usize,
+}
+
+impl Slots {
+    pub(crate) fn of(experts: &Experts) -> Self {
+        let shared = usize::from(Self::hold_shared(experts));
+        Self { experts: experts.count + shared, of_a_row: experts.active + shared }
+    }
+
+    /// True if the shared expert is among them.
+    pub(crate) fn hold_shared(experts: &Experts) -> bool {
+        experts.shared == Some(experts.width)
+    }
+}
+
 /// Tiles that the rows of all experts make at most.
 pub(crate) fn most_tiles(experts: &Experts, rows: usize) -> usize {
-    let assigned = rows * experts.active;
-    experts.count.min(assigned) + assigned / ROWS
+    let Slots { experts, of_a_row } = Slots::of(experts);
+    experts.min(rows * of_a_row) + rows * of_a_row / ROWS
 }
 
 /// Bytes of shared memory of a block that chooses.
@@ -147,10 +167,11 @@ impl Kernels {
     /// Allows the kernels of a layer with experts the shared memory they take.
     pub(crate) fn allow_experts(&self, experts: &Experts) -> Result<()> {
         self.functions.choose.allow_shared(choice_shared(experts))?;
-        self.functions.group.allow_shared(4 * experts.count)
+        self.functions.group.allow_shared(4 * Slots::of(experts).experts)
     }
 
-    /// Adds to each row of the residual stream what its experts make of the same row of the input, except the shared one.
+    /// Adds to each row of the residual stream what its experts make of the same row of the input; a shared one that is wider than the others is left
+    /// out.
     ///
     /// # Safety
     /// `present` is at most `rows`.
@@ -192,7 +213,8 @@ impl Kernels {
     pub(crate) unsafe fn choose(&self, call: ExpertsCall<'_>) -> Result<()> {
         let ExpertsCall { experts, rows, present, bias, scores, chosen, weights, .. } = call;
         let router = experts.router;
-        assert!(rows * experts.count <= scores.len() && rows * experts.active <= chosen.len().min(weights.len()));
+        let slots = Slots::of(experts).of_a_row;
+        assert!(rows * experts.count <= scores.len() && rows * slots <= chosen.len().min(weights.len()));
         assert!(bias.map_or(router.bias == RouterBias::None, |bias| experts.count <= bias.len()));
         let argument = Choice {
             scores: scores.into(),
@@ -202,6 +224,7 @@ impl Kernels {
             weights: weights.into(),
             experts: to_u32(experts.count),
             active: to_u32(experts.active),
+            slots: to_u32(slots),
             groups: to_u32(router.groups.map_or(0, |groups| groups.count)),
             kept: to_u32(router.groups.map_or(0, |groups| groups.kept)),
             softmax: u32::from(router.score == Score::Softmax),
@@ -218,8 +241,8 @@ impl Kernels {
     /// `present` is at most `rows`, and what was chosen are experts.
     pub(crate) unsafe fn group(&self, call: ExpertsCall<'_>) -> Result<()> {
         let ExpertsCall { experts, rows, present, chosen, order, tiles, used, .. } = call;
-        let most_tiles = most_tiles(experts, rows);
-        assert!(rows * experts.active <= chosen.len().min(order.len()) && most_tiles <= tiles.len());
+        let (most_tiles, slots) = (most_tiles(experts, rows), Slots::of(experts));
+        assert!(rows * slots.of_a_row <= chosen.len().min(order.len()) && most_tiles <= tiles.len());
         assert!(used.len() == 1);
         let argument = Grouping {
             chosen: chosen.into(),
@@ -228,10 +251,10 @@ impl Kernels {
             tiles: tiles.into(),
             used: used.into(),
             most_tiles: to_u32(most_tiles),
-            experts: to_u32(experts.count),
-            active: to_u32(experts.active),
+            experts: to_u32(slots.experts),
+            slots: to_u32(slots.of_a_row),
         };
-        let grid = Grid { blocks: [1, 1], threads: GROUPERS, shared: 4 * experts.count };
+        let grid = Grid { blocks: [1, 1], threads: GROUPERS, shared: 4 * slots.experts };
         // SAFETY: there are no more tiles than that, since each but one of an expert is full.
         unsafe { self.functions.group.launch(&self.gpu, grid, &argument) }
     }
@@ -240,8 +263,9 @@ impl Kernels {
     /// `order` and `tiles` are what [`group`](Self::group) made for these rows.
     pub(crate) unsafe fn expert_gate_up(&self, call: ExpertsCall<'_>) -> Result<()> {
         let ExpertsCall { experts, rows, width, input, gate_up, inner, .. } = call;
-        assert!(rows * width <= input.len() && experts.count * 2 * experts.width * width <= gate_up.len());
-        assert!(rows * experts.active * experts.width <= inner.len());
+        let slots = Slots::of(experts);
+        assert!(rows * width <= input.len() && slots.experts * 2 * experts.width * width <= gate_up.len());
+        assert!(rows * slots.of_a_row * experts.width <= inner.len());
         let argument = product(call, [input, gate_up], inner.untyped_out(), 2 * experts.width, width);
         // SAFETY: rows, experts and slots are inside by the caller's promise and the assertions.
         unsafe {
@@ -253,8 +277,10 @@ impl Kernels {
     /// As for [`expert_gate_up`](Self::expert_gate_up).
     pub(crate) unsafe fn expert_down(&self, call: ExpertsCall<'_>) -> Result<()> {
         let ExpertsCall { experts, rows, width, down, inner, outputs, .. } = call;
-        assert!(experts.count * experts.width * width <= down.len());
-        assert!(rows * experts.active * experts.width <= inner.len() && rows * experts.active * width <= outputs.len());
+        let slots = Slots::of(experts);
+        assert!(slots.experts * experts.width * width <= down.len());
+        assert!(rows * slots.of_a_row * experts.width <= inner.len());
+        assert!(rows * slots.of_a_row * width <= outputs.len());
         let argument = product(call, [inner, down], Out::at(outputs.address()), width, experts.width);
         // SAFETY: rows, experts and slots are inside by the caller's promise and the assertions.
         unsafe { self.functions.expert_down.launch(&self.gpu, self.product_grid(call, width), &argument) }
@@ -264,14 +290,15 @@ impl Kernels {
     /// `present` is at most `rows`.
     pub(crate) unsafe fn combine(&self, call: ExpertsCall<'_>) -> Result<()> {
         let ExpertsCall { experts, rows, width, present, hidden, weights, outputs, .. } = call;
-        assert!(rows * width <= hidden.len() && rows * experts.active * width <= outputs.len());
+        let slots = Slots::of(experts).of_a_row;
+        assert!(rows * width <= hidden.len() && rows * slots * width <= outputs.len() && rows * slots <= weights.len());
         let argument = Combination {
             hidden: hidden.into(),
             outputs: outputs.into(),
             weights: weights.into(),
             present: present.into(),
             width: to_u32(width),
-            active: to_u32(experts.active),
+            slots: to_u32(slots),
         };
         let grid = Grid { blocks: [rows, width.div_ceil(1024)], threads: 256, shared: 0 };
         // SAFETY: a block reads and writes its own row, which the assertions made sure of.
@@ -300,6 +327,6 @@ fn product(
         order: call.order.into(),
         n: to_u32(n),
         k: to_u32(k),
-        active: to_u32(call.experts.active),
+        slots: to_u32(Slots::of(call.experts).of_a_row),
     }
 }

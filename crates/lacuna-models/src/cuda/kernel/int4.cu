@@ -34,7 +34,7 @@ KERNEL sum_int4(Int4Product p) {
 
 #if BF16
 
-#define INT4_STAGES 4
+#define INT4_STAGES(rows) ((rows) > 32 ? 2 : 4)  // more do not fit into the shared memory of every GPU
 #define INT4_PITCH 320  // bytes from one row of a run of the input to the next: its groups are 80 apart, so that lanes use all banks
 #define INT4_HALVES(pair) ((pair) * 0x10001u)
 
@@ -88,7 +88,7 @@ template <u32 ROWS> DEVICE void fetch_int4(u8* stage, const Int4Product& p, u32 
 // of these a lane takes four: two of each sixteen.
 template <u32 ROWS, bool SEVERAL> DEVICE void multiply_int4(const Int4Product& p) {
     extern __shared__ __align__(16) u8 int4_room[];
-    constexpr u32 STAGE_BYTES = 2 * ROWS * INT4_PITCH;
+    constexpr u32 STAGE_COUNT = INT4_STAGES(ROWS), STAGE_BYTES = 2 * ROWS * INT4_PITCH;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = warp / 4, member = lane % 4;
     const u32 my_n = blockIdx.x * 128 + warp % 4 * 32, splits = p.splits, first_m = blockIdx.y / splits * ROWS;
     const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, share = (blocks + 2 * p.pairs - 1) / (2 * p.pairs);
@@ -106,7 +106,7 @@ template <u32 ROWS, bool SEVERAL> DEVICE void multiply_int4(const Int4Product& p
         const u32 first_k = 2 * pair * share * INT4_BLOCK, second_k = first_k + share * INT4_BLOCK;
         auto load = [&](u32 run) {
             if (run < runs)
-                fetch_int4<ROWS>(int4_room + run % INT4_STAGES * STAGE_BYTES, p, first_m, first_k + run * INT4_RUN,
+                fetch_int4<ROWS>(int4_room + run % STAGE_COUNT * STAGE_BYTES, p, first_m, first_k + run * INT4_RUN,
                                  second_k + run * INT4_RUN);
             commit();
         };
@@ -128,16 +128,16 @@ template <u32 ROWS, bool SEVERAL> DEVICE void multiply_int4(const Int4Product& p
         load_values(values[0], 0);
         load_values(values[1], 1);
         __syncthreads();
-        for (u32 run = 0; run < INT4_STAGES - 1; run++) load(run);
+        for (u32 run = 0; run < STAGE_COUNT - 1; run++) load(run);
         for (u32 first_run = 0; first_run < runs; first_run += 4) {
             load_groups(first_run);
 #pragma unroll
             for (u32 j = 0; j < 4; j++) {
                 const u32 run = first_run + j;
-                arrive<INT4_STAGES - 2>();
+                arrive<STAGE_COUNT - 2>();
                 // Into the stage that was multiplied last.
-                load(run + INT4_STAGES - 1);
-                const u8* rows = int4_room + run % INT4_STAGES * STAGE_BYTES + (half * ROWS + lane / 4) * INT4_PITCH + member * 80;
+                load(run + STAGE_COUNT - 1);
+                const u8* rows = int4_room + run % STAGE_COUNT * STAGE_BYTES + (half * ROWS + lane / 4) * INT4_PITCH + member * 80;
                 Int4Group its[2][2];
 #pragma unroll
                 for (u32 i = 0; i < 4; i++) its[i / 2][i % 2] = int4_group(groups[i / 2][i % 2] >> 8 * j & 255);

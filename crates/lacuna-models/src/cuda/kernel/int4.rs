@@ -66,9 +66,10 @@ pub(crate) fn int4_parts(m: usize, n: usize) -> usize {
     if splits(m, n) == 1 { 0 } else { splits(m, n) * m * n }
 }
 
-/// Bytes of shared memory of a block of `rows` rows: four stages of a run of both chunks.
+/// Bytes of shared memory of a block of `rows` rows: stages of a run of both chunks.
 pub(super) fn shared(rows: usize, bf16: bool) -> usize {
-    if bf16 { 4 * 2 * rows * 320 } else { 0 }
+    let stages = if rows > 32 { 2 } else { 4 };
+    if bf16 { stages * 2 * rows * 320 } else { 0 }
 }
 
 impl Kernels {
