@@ -12,6 +12,7 @@ KERNEL route(Routing r) {
     for (int i = 0; i < ROUTED_ROWS; i++) rows[i] = r.input + (size_t)min(first + i, present - 1) * r.width;
     float sums[ROUTED_ROWS] = {};
     if (r.width % 4 == 0) {
+#pragma unroll 4
         for (u32 k = lane * 4; k < r.width; k += 128) {
             const float4 w = widen4(weights + k);
 #pragma unroll
@@ -30,11 +31,11 @@ KERNEL route(Routing r) {
     }
 }
 
-// The sum of a group's two best.
-DEVICE float group_score(const float* preferences, u32 size) {
+// The sum of a group's two best. Each lane begins with another one, so that they use different banks.
+DEVICE float group_score(const float* preferences, u32 size, u32 lane) {
     float best = -INFINITE, second = -INFINITE;
-    for (u32 i = 0; i < size; i++) {
-        const float value = preferences[i];
+    for (u32 i = 0, at = lane % size; i < size; i++, at = at + 1 < size ? at + 1 : 0) {
+        const float value = preferences[at];
         second = value > best ? best : fmaxf(second, value);
         best = fmaxf(best, value);
     }
@@ -65,13 +66,15 @@ KERNEL choose(Choice c) {
     __syncwarp();
     if (c.groups > 0) {
         const u32 size = c.experts / c.groups;
-        for (u32 group = lane; group < c.groups; group += 32) groups[group] = group_score(preferences + group * size, size);
+        for (u32 group = lane; group < c.groups; group += 32) 
+            groups[group] = group_score(preferences + group * size, size, lane);
         __syncwarp();
-        for (u32 group = lane; group < c.groups; group += 32) {
+        for (u32 e = lane; e < c.experts; e += 32) {
+            const u32 group = e / size;
             u32 ahead = 0;
             for (u32 other = 0; other < c.groups; other++)
                 ahead += groups[other] > groups[group] || (groups[other] == groups[group] && other < group);
-            for (u32 i = 0; ahead >= c.kept && i < size; i++) preferences[group * size + i] = -INFINITE;
+            if (ahead >= c.kept) preferences[e] = -INFINITE;
         }
         __syncwarp();
     }
@@ -97,14 +100,13 @@ KERNEL choose(Choice c) {
         u32 place = 0;
         for (u32 j = 0; j < c.active; j++) place += picked[j] < picked[i] || (picked[j] == picked[i] && j < i);
         chosen[place] = picked[i];
-        weights[place] = weight(picked[i]);
+        preferences[place] = weight(picked[i]);
     }
     __syncwarp();
     float sum = 0.0f;
-    for (u32 i = 0; c.renormalized && i < c.active; i++) sum += weights[i];
-    __syncwarp();
+    for (u32 i = 0; c.renormalized && i < c.active; i++) sum += preferences[i];
     for (u32 i = lane; i < c.active; i += 32)
-        weights[i] = (c.renormalized ? weights[i] / (sum + 1e-20f) : weights[i]) * c.scale;
+        weights[i] = (c.renormalized ? preferences[i] / (sum + 1e-20f) : preferences[i]) * c.scale;
     // The shared expert comes behind the others.
     if (c.slots > c.active && lane == 0) chosen[c.active] = c.experts, weights[c.active] = 1.0f;
 }
@@ -164,7 +166,7 @@ DEVICE float* expert_products(const ExpertProduct& p, u32 count, Source source, 
     auto load = [&](u32 slice) {
         if (slice < slices) {
             fetch_slice<STRETCH>(stage(slice), p.weights, p.k, slice * SLICE, weight);
-            fetch_slice<TILE>(stage(slice) + STRETCH * SLICE, p.input, p.k, slice * SLICE, source);
+            fetch_slice<TILE>(stage(slice) + STRETCH * SLICE, p.input, p.k, slice * SLICE, source, (count + 15) / 16 * 16);
         }
         commit();
     };

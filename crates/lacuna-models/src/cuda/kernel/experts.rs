@@ -300,7 +300,7 @@ impl Kernels {
             width: to_u32(width),
             slots: to_u32(slots),
         };
-        let grid = Grid { blocks: [rows, width.div_ceil(1024)], threads: 256, shared: 0 };
+        let grid = Grid { blocks: [rows, width.div_ceil(256)], threads: 256, shared: 0 };
         // SAFETY: a block reads and writes its own row, which the assertions made sure of.
         unsafe { self.functions.combine.launch(&self.gpu, grid, &argument) }
     }

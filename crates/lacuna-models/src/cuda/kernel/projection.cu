@@ -39,13 +39,16 @@ DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) 
 #define SLICE 64  // of k: 128 bytes of a row
 #define STAGES 4
 
-// Starts copying a slice of ROWS rows, of which row i is row `index(i)` of the source; what is ABSENT or lies behind column k becomes
-// zero.
-template <u32 ROWS, typename Index> DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Index index) {
+// Starts copying a slice of the first `rows` of ROWS rows, of which row i is row `index(i)` of the source; what is ABSENT or lies behind
+// column k becomes zero.
+template <u32 ROWS, typename Index>
+DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Index index, u32 rows = ROWS) {
     const u32 piece = threadIdx.x % 8, at = column + piece * 8;
 #pragma unroll
     for (u32 i = 0; i < ROWS / (CREW / 8); i++) {
-        const u32 row = threadIdx.x / 8 + i * (CREW / 8), its = index(row);
+        const u32 row = threadIdx.x / 8 + i * (CREW / 8);
+        if (row >= rows) break;
+        const u32 its = index(row);
         const bool there = its != ABSENT && at < k;
         const bf16* from = source + (there ? (size_t)its * k + at : 0);
         bf16* to = target + swizzled(row, piece);
