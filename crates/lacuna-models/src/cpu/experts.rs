@@ -45,7 +45,7 @@ pub(crate) struct Routed {
 #[derive(Default)]
 struct Buffers {
     input: Input,
-    gate_up: Lines<f32>,
+    gated: Lines<f32>,
 }
 
 /// Rows of experts, over all experts, whose outputs are held at once.
@@ -63,7 +63,7 @@ impl Routed {
         // An expert for each thread, with its share of the rows.
         let share = (rows * active).div_ceil(description.count);
         let input = Input::new().bytes(networks[0].gate_up.activations(), share, hidden);
-        let buffers = input + share * 2 * description.width * size_of::<f32>();
+        let buffers = input + share * description.width * size_of::<f32>();
         rows * (floats * size_of::<f32>() + chosen) + output + rayon::current_num_threads() * buffers
     }
 }
@@ -79,7 +79,7 @@ struct Chosen {
 
 impl Experts {
     /// Adds to each row of `hidden` what its experts make of the same row of `routed.rows`.
-    pub(crate) fn apply(&self, input: &mut Input, gate_up: &mut Lines<f32>, routed: &mut Routed, hidden: &mut [f32]) {
+    pub(crate) fn apply(&self, input: &mut Input, gated: &mut Lines<f32>, routed: &mut Routed, hidden: &mut [f32]) {
         let (width, active) = (self.router.k(), self.description.active);
         let count = hidden.len() / width;
         self.route(input, count, routed);
@@ -97,9 +97,9 @@ impl Experts {
             let compute = |(rows, output): (&[usize], &mut [f32])| {
                 let network = &self.networks[chosen[rows[0]].expert];
                 let mut buffers = lock(idle).pop().unwrap_or_default();
-                let Buffers { input, gate_up } = &mut buffers;
+                let Buffers { input, gated } = &mut buffers;
                 let write = |index: usize, values: &mut [f32]| values.copy_from_slice(row(rows[index] / active));
-                network.apply(input, gate_up, rows.len(), write, output, false);
+                network.apply(input, gated, rows.len(), write, output, false);
                 lock(idle).push(buffers);
             };
             // A thread that finds no expert left helps with the products of another.
@@ -114,7 +114,7 @@ impl Experts {
             first = end;
         }
         if let Some(shared) = &self.shared {
-            shared.apply(input, gate_up, count, |index, values| values.copy_from_slice(row(index)), hidden, true);
+            shared.apply(input, gated, count, |index, values| values.copy_from_slice(row(index)), hidden, true);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Feed-forward networks: SwiGLU, alone or as experts.
 
 use super::experts::Experts;
-use super::kernel::{Lines, silu_times};
+use super::kernel::Lines;
 use super::matrix::{Input, Matrix};
 
 /// The feed-forward network of a layer.
@@ -22,13 +22,13 @@ impl Network {
     pub(crate) fn apply(
         &self,
         input: &mut Input,
-        gate_up: &mut Lines<f32>,
+        gated: &mut Lines<f32>,
         rows: usize,
         write: impl Fn(usize, &mut [f32]) + Sync,
         output: &mut [f32],
         add: bool,
     ) {
-        self.gate(input, gate_up, rows, write);
+        self.gate(input, gated, rows, write);
         self.down.multiply(input, output, add);
     }
 
@@ -36,17 +36,13 @@ impl Network {
     pub(crate) fn gate(
         &self,
         input: &mut Input,
-        gate_up: &mut Lines<f32>,
+        gated: &mut Lines<f32>,
         rows: usize,
         write: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         let width = self.down.k();
         input.fill(&self.gate_up, rows, write);
-        gate_up.resize(rows * 2 * width);
-        self.gate_up.multiply(input, gate_up, false);
-        input.fill(&self.down, rows, |index, values| {
-            let (gate, up) = gate_up[index * 2 * width..][..2 * width].split_at(width);
-            silu_times(gate, up, values);
-        });
+        self.gate_up.multiply_gated(input, gated);
+        input.fill(&self.down, rows, |row, values| values.copy_from_slice(&gated[row * width..][..width]));
     }
 }

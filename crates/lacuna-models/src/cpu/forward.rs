@@ -45,7 +45,7 @@ pub(super) struct Work {
     query: Lines<f32>,
     pub(super) key_value: Lines<f32>,
     pub(super) attended: AttentionOutput,
-    gate_up: Lines<f32>,
+    gated: Lines<f32>,
     routed: Routed,
 }
 
@@ -57,7 +57,7 @@ impl Forward {
             query: Lines::new(0),
             key_value: Lines::new(0),
             attended: AttentionOutput::new(shape),
-            gate_up: Lines::new(0),
+            gated: Lines::new(0),
             routed: Routed::default(),
         };
         Self {
@@ -205,8 +205,8 @@ impl Forward {
         let blocks = &self.weights.blocks;
         let Sizes { hidden, query, key, mlp, input, .. } = self.sizes;
         let format = blocks[0].query.matrix.activations();
-        // The residual stream and rows being read; queries; keys and values; gate and up projections.
-        let widths = 2 * hidden + query + 2 * key + 2 * mlp;
+        // The residual stream and rows being read; queries; keys and values; the gated rows of the feed-forward network.
+        let widths = 2 * hidden + query + 2 * key + mlp;
         let experts = blocks.iter().find_map(|block| match &block.feed_forward {
             FeedForward::Dense(_) => None,
             FeedForward::Experts(experts) => Some(experts),
@@ -289,9 +289,9 @@ impl Work {
         rows: usize,
         write: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        let Self { input, gate_up, routed, .. } = self;
+        let Self { input, gated, routed, .. } = self;
         match &block.feed_forward {
-            FeedForward::Dense(network) => network.gate(input, gate_up, rows, write),
+            FeedForward::Dense(network) => network.gate(input, gated, rows, write),
             FeedForward::Experts(_) => {
                 routed.rows.resize(rows * sizes.hidden);
                 let lines = routed.rows.par_chunks_exact_mut(sizes.hidden).enumerate().with_min_len(16);
@@ -302,10 +302,10 @@ impl Work {
 
     /// Adds what the feed-forward network makes of the rows that were fed.
     pub(super) fn add_feed_forward(&mut self, block: &Block, output: &mut [f32]) {
-        let Self { input, gate_up, routed, .. } = self;
+        let Self { input, gated, routed, .. } = self;
         match &block.feed_forward {
             FeedForward::Dense(network) => network.down.multiply(input, output, true),
-            FeedForward::Experts(experts) => experts.apply(input, gate_up, routed, output),
+            FeedForward::Experts(experts) => experts.apply(input, gated, routed, output),
         }
     }
 }

@@ -4,7 +4,9 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::NO_FP8;
-use super::kernel::{Activations, Columns, Nibbles, Panels, Source, multiply};
+use super::kernel::{
+    Activations, Columns, Lines, Nibbles, Panels, Source, can_gate, multiply, multiply_gated, silu_times,
+};
 use crate::checkpoint::Tensor;
 use crate::int4::Group;
 use crate::{ActivationFormat, Error, Format, Result};
@@ -80,6 +82,31 @@ impl Matrix {
             Self::Bf16(panels) => multiply(&input.bf16, panels, output, panels.n(), add),
             Self::Int8(panels) => multiply(&input.int8, panels, output, panels.n(), add),
             Self::Int4(panels) => multiply(&input.int8, panels, output, panels.n(), add),
+        }
+    }
+
+    /// `output = silu(input · gate) · (input · up)`, row-major, where `gate` is the first half of this matrix's columns and `up` the
+    /// other.
+    pub(crate) fn multiply_gated(&self, input: &Input, output: &mut Lines<f32>) {
+        let (rows, width) = (input.rows(), self.n() / 2);
+        output.resize(rows * width);
+        match self {
+            Self::F32(panels) if can_gate(panels) => multiply_gated(&input.f32, panels, output),
+            Self::Bf16(panels) if can_gate(panels) => multiply_gated(&input.bf16, panels, output),
+            Self::Int8(panels) if can_gate(panels) => multiply_gated(&input.int8, panels, output),
+            Self::Int4(panels) if can_gate(panels) => multiply_gated(&input.int8, panels, output),
+            _ => {
+                output.resize(rows * 2 * width);
+                self.multiply(input, output, false);
+                // In place: what is written lies before what is still to be read.
+                let mut piece = [0.0; 64];
+                for (row, from) in (0..rows).flat_map(|row| (0..width).step_by(64).map(move |from| (row, from))) {
+                    let piece = &mut piece[..64.min(width - from)];
+                    let gate = 2 * row * width + from;
+                    silu_times(&output[gate..], &output[gate + width..], piece);
+                    output[row * width + from..][..piece.len()].copy_from_slice(piece);
+                }
+            }
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) use element::Element;
 pub use isa::Isa;
 pub(crate) use isa::for_each_isa;
 pub(crate) use lines::Lines;
-pub(crate) use multiply::{Small, multiply};
+pub(crate) use multiply::{Small, can_gate, multiply, multiply_gated};
 pub(crate) use nibbles::Nibbles;
 pub(crate) use panels::{Columns, Panels, Source};
 pub(crate) use row::{exponentials, largest, magnitude, rms_norm, rotate, scale, silu_times};

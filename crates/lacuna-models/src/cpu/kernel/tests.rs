@@ -93,6 +93,21 @@ impl Case {
         rows.chunks_exact(stride).zip(whole.chunks_exact(self.n)).all(|(row, whole)| row[..self.n] == *whole)
     }
 
+    /// A gated product is the same as silu and product of the two halves, bit for bit.
+    fn gated_is_the_same<E: Element>(&self, kernel: &'static Kernel<E>) -> bool {
+        let (activations, weights) = self.operands(kernel);
+        assert!(can_gate(&weights), "whole panels");
+        let width = self.n / 2;
+        let mut gated = vec![0.0; self.m * width];
+        multiply_gated(&activations, &weights, &mut gated);
+        let both = self.product(kernel, false);
+        gated.chunks_exact(width).zip(both.chunks_exact(self.n)).all(|(gated, both)| {
+            let mut expected = vec![0.0; width];
+            silu_times(&both[..width], &both[width..], &mut expected);
+            gated == expected
+        })
+    }
+
     fn exact(&self, narrow: fn(f32) -> f64, add: bool) -> Vec<f64> {
         let sum = |row, column| -> f64 {
             (0..self.k).map(|k| narrow(self.activation(row, k)) * narrow(self.weight(column, k))).sum()
@@ -139,6 +154,20 @@ fn i8_kernels() -> Vec<(String, &'static Kernel<i8>)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_gated_product_is_that_of_both_halves(m in 1usize..300, panels in 1usize..12, k in 1usize..200) {
+        let case = |columns: usize| Case { m, n: 2 * panels * columns, k };
+        for (name, kernel) in f32_kernels() {
+            prop_assert!(case(kernel.columns).gated_is_the_same(kernel), "f32 with {name}");
+        }
+        for (name, kernel) in bf16_kernels() {
+            prop_assert!(case(kernel.columns).gated_is_the_same(kernel), "bf16 with {name}");
+        }
+        for (name, kernel) in i8_kernels() {
+            prop_assert!(case(kernel.columns).gated_is_the_same(kernel), "int8 with {name}");
+        }
+    }
 
     #[test]
     fn every_kernel_gives_the_exact_product(m in 1usize..80, n in 1usize..100, k in 1usize..1200, add: bool) {
