@@ -160,6 +160,8 @@ const MAX_SIZE: usize = 1 << 24;
 const MAX_EXPERTS: usize = 1 << 14;
 /// An RMS norm with a larger epsilon is no norm.
 const MAX_EPSILON: f64 = 0.1;
+/// Experts with a larger factor would drown everything else.
+const LARGEST_SCALE: f32 = 1e4;
 /// A rotary embedding with a larger base hardly turns.
 const MAX_THETA: f64 = 1e12;
 
@@ -263,10 +265,16 @@ impl Architecture {
         self.check_token(file, "eos_token_id", self.end)
     }
 
-    /// Refuses groups of experts that do not work out.
+    /// Refuses factors and groups of experts that do not work out.
     fn check_routers(&self, file: &str) -> Result<()> {
         for layer in &self.feed_forward {
             let FeedForward::Experts(experts) = layer else { continue };
+            let scale = experts.router.scale;
+            if !(scale > 0.0 && scale <= LARGEST_SCALE) {
+                let expected = format!("it must be more than 0 and at most {LARGEST_SCALE}");
+                let value = scale.to_string();
+                return Err(Error::Config { file: file.to_string(), key: "routed_scaling_factor", value, expected });
+            }
             let Some(Groups { count, kept }) = experts.router.groups else { continue };
             let size = experts.count.checked_div(count).unwrap_or(0);
             if size < 2 || size * count != experts.count || kept > count || kept * size < experts.active {

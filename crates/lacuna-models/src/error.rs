@@ -74,12 +74,12 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file that is not the JSON it should be.
-    #[error("{file} is not as expected: {source}")]
+    #[error("{file} is not as expected: {problem}")]
     Json {
         /// The file.
         file: String,
-        /// Error of the JSON parser, with its line.
-        source: serde_json::Error,
+        /// The key and its value, or the error of the JSON parser with its line.
+        problem: String,
     },
     /// Something that is no regular file, such as a pipe.
     #[error("{file} is not a regular file")]

@@ -44,6 +44,7 @@ mod info;
 mod int4;
 #[cfg(feature = "text")]
 mod job;
+mod json;
 mod layout;
 mod model;
 #[cfg(feature = "text")]
@@ -82,6 +83,7 @@ pub use family::{Convention, Family};
 pub use info::ModelInfo;
 #[cfg(feature = "text")]
 pub use job::Job;
+pub use json::plain as plain_json_error;
 #[cfg(feature = "text")]
 pub use lacuna_constrain::Constraint;
 pub use model::{Device, KernelTime, Memory, Model, Profile, describe_devices, load, load_replicas};

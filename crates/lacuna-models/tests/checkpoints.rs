@@ -4,8 +4,8 @@ mod common;
 
 use common::altered::{Altered, Parts};
 use common::{all_layers, data, distance, goldens, view};
-use lacuna::{AttentionSource, Predictor, Token, View};
-use lacuna_models::{Checkpoint, Convention, CpuPredictor, Model, Precision};
+use lacuna::{AttentionSource, Predictor, Token, TokenRule, View};
+use lacuna_models::{Checkpoint, Convention, CpuPredictor, Model, Precision, Request};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
@@ -172,12 +172,16 @@ fn missing_and_damaged_files_are_named() {
     let refused = llada().write("config.json", "{\n  \"model_type\": \"llada\",\n  oops\n}").refusal();
     assert_eq!(refused, "config.json is not as expected: key must be a string at line 3 column 3");
     let refused = llada().set("n_heads", "four").refusal();
-    assert!(
-        refused.starts_with("config.json is not as expected: invalid type: string \"four\", expected usize"),
-        "{refused}"
+    assert_eq!(
+        refused,
+        "config.json is not as expected: n_heads is \"four\", but it must be a whole number, 0 or more"
+    );
+    assert_eq!(
+        llada().write("config.json", "[]").refusal(),
+        "config.json is not as expected: it is a list, but it must be an object"
     );
     let refused = llada().edit("config.json", |config| drop(config.remove("d_model"))).refusal();
-    assert!(refused.starts_with("config.json is not as expected: missing field `d_model`"), "{refused}");
+    assert!(refused.starts_with("config.json is not as expected: the field 'd_model' is missing"), "{refused}");
 }
 
 #[test]
@@ -360,7 +364,7 @@ fn sizes_that_cannot_be_are_refused() {
     assert!(llada().set("mask_token_id", 512).refusal().contains("mask_token_id is 512"));
     assert!(llada().set("rope_theta", 0).refusal().contains("rope_theta is 0"));
     assert!(llada().set("rms_norm_eps", -1.0).refusal().contains("rms_norm_eps is -1"));
-    assert!(llada().set("n_layers", -1).refusal().contains("invalid value: integer `-1`"));
+    assert!(llada().set("n_layers", -1).refusal().contains("n_layers is -1, but it must be a whole number"));
     assert!(llada().set("n_layers", 5).refusal().contains("has no tensor model.transformer.blocks.4."));
     assert!(llada().set("n_layers", 1u64 << 60).refusal().contains("it must be at most 4096"));
     assert!(llada().set("d_model", 1u64 << 60).refusal().contains("it must be at most 16777216"));
@@ -375,4 +379,123 @@ fn sizes_that_cannot_be_are_refused() {
             format!("config.json: vocab_size is {size}, but it must be at least 1 and at most embedding_size, 512")
         );
     }
+}
+
+/// Whatever is wrong with a checkpoint of a family is said in one line that names the file and no Rust types.
+#[test]
+fn damaged_checkpoints_of_every_family_are_refused_in_plain_words() {
+    const FAMILIES: [&str; 9] = [
+        "a2d-qwen3",
+        "fast-dllm-v2",
+        "illada",
+        "llada-moe-alt",
+        "llada2",
+        "open-dcoder",
+        "rnd1",
+        "sdar",
+        "stable-diffcoder",
+    ];
+    /// Keys of which one or the other tells a size, in every family.
+    const SIZES: [&str; 8] = [
+        "hidden_size",
+        "d_model",
+        "num_hidden_layers",
+        "n_layers",
+        "num_attention_heads",
+        "n_heads",
+        "num_experts",
+        "vocab_size",
+    ];
+    let words =
+        ["usize", "u32", "f64", "struct", "sequence", "invalid type", "Option", "Some(", "expected `", "field `"];
+    let mut count = 0;
+    for family in FAMILIES {
+        let name = format!("families/{family}");
+        let config: Value = serde_json::from_slice(&std::fs::read(data(&name).join("config.json")).unwrap()).unwrap();
+        let vocabulary = config["vocab_size"].as_u64().unwrap();
+        let intact = || Altered::copy(&name).set("mask_token_id", vocabulary - 1);
+        intact().load().unwrap();
+        let mut refuse = |damage: &str, altered: Altered| {
+            let refused = altered.refusal();
+            count += 1;
+            let plain = words.iter().all(|word| !refused.contains(word));
+            assert!(
+                plain && refused.contains(".json") | refused.contains("safetensors"),
+                "{family}, {damage}: {refused}"
+            );
+        };
+        for key in SIZES.into_iter().filter(|key| config[key].is_u64()) {
+            let size = config[key].as_u64().unwrap();
+            for value in [json!(null), json!(-1), json!(1.5), json!("many"), json!([4]), json!(0), json!(size + 1)] {
+                refuse(&format!("{key} = {value}"), intact().set(key, value));
+            }
+        }
+        for (key, value) in [
+            ("mask_token_id", json!(vocabulary)),
+            ("mask_token_id", json!("4")),
+            ("eos_token_id", json!(1 << 20)),
+            ("rope_theta", json!(0)),
+            ("architectures", json!("LLaDA")),
+            ("lacuna", json!({"temperature": "hot"})),
+        ] {
+            refuse(key, intact().set(key, value));
+        }
+        for content in ["", "{", "[]", "3"] {
+            refuse("config.json", intact().write("config.json", content));
+        }
+        let size = std::fs::metadata(data(&name).join("model.safetensors")).unwrap().len() as usize;
+        for keep in [0, 4, 100, size / 2, size - 1] {
+            refuse("truncated", intact().truncate("model.safetensors", keep));
+        }
+        let mut names = Vec::new();
+        intact().tensors(|tensors| names.extend(tensors.keys().cloned()));
+        let kinds = [".mlp.gate.", ".experts.1.", "norm", "q_proj", "embed"];
+        for tensor in kinds.iter().filter_map(|kind| names.iter().rfind(|name| name.contains(kind))) {
+            refuse("missing tensor", intact().tensors(|tensors| drop(tensors.remove(tensor))));
+            refuse("wrong shape", intact().tensor(tensor, |parts| parts.shape.insert(0, 1)));
+            refuse("wrong dtype", intact().tensor(tensor, |parts| parts.dtype = Dtype::I32));
+        }
+    }
+    assert!(count >= 30 * FAMILIES.len(), "{count}");
+}
+
+#[test]
+fn settings_of_experts_that_make_no_sense_are_refused() {
+    for (family, key, value, expected) in [
+        ("llada2", "routed_scaling_factor", json!(0), "routed_scaling_factor is 0"),
+        ("llada2", "routed_scaling_factor", json!(-2.5), "routed_scaling_factor is -2.5"),
+        ("llada2", "topk_group", json!(null), "give both or none"),
+        ("llada2", "n_group", json!(3), "must divide into groups"),
+        ("llada2", "num_experts_per_tok", json!(17), "experts per token"),
+        ("llada-moe-alt", "moe_layer_freq", json!([1]), "one for each of the 2 layers"),
+        ("rnd1", "is_causal", json!(true), "is_causal"),
+    ] {
+        let altered = Altered::copy(&format!("families/{family}")).set("mask_token_id", 511).set(key, value);
+        let refused = altered.refusal();
+        assert!(refused.contains(expected), "{family}: {refused}");
+    }
+}
+
+#[test]
+fn a_family_recommends_the_sampling_of_its_makers() {
+    let rule = |family: &str, request: Request| {
+        let checkpoint = Checkpoint::open(data(&format!("families/{family}"))).unwrap();
+        let plan = request.plan(&checkpoint).unwrap();
+        (plan.strategy.name, plan.options.sampling.rule, plan.gen_length)
+    };
+    let nucleus = |temperature, top_k| TokenRule::Nucleus { temperature, top_p: 1.0, top_k };
+    let none = Request::default;
+    assert_eq!(rule("sdar", none()), ("sdar".into(), nucleus(1.0, 0), 128));
+    assert_eq!(rule("open-dcoder", none()), ("p2".into(), nucleus(0.5, 200), 128));
+    assert_eq!(rule("rnd1", none()), ("rnd1".into(), nucleus(0.01, 0), 256));
+    assert_eq!(rule("llada2", none()), ("llada2".into(), TokenRule::Greedy, 512));
+    // Whoever sets one parameter of sampling sets all; another strategy takes the length alone.
+    let set = |name: &str, value: &str| {
+        let mut request = none();
+        request.0.parse(name, value).unwrap();
+        request
+    };
+    assert_eq!(rule("open-dcoder", set("temperature", "0.7")).1, nucleus(0.7, 0));
+    assert_eq!(rule("open-dcoder", set("temperature", "0")).1, TokenRule::Greedy);
+    assert_eq!(rule("rnd1", set("strategy", "dos")), ("dos".into(), TokenRule::Greedy, 256));
 }

@@ -16,7 +16,7 @@ use super::{Files, Tensor};
 use crate::Text;
 use crate::architecture::Architecture;
 use crate::weight::{Role, Weight};
-use crate::{Error, Precision, Result, Shape, WeightFormat, family};
+use crate::{Error, Precision, Result, Shape, WeightFormat, family, json};
 
 pub(super) const CONFIG: &str = "config.json";
 
@@ -73,8 +73,7 @@ impl Checkpoint {
             let advice = "every checkpoint has one; is this the model's folder?".to_string();
             return Err(Error::MissingFile { file, advice });
         };
-        let Shared { lacuna: recommended } =
-            serde_json::from_slice(&config).map_err(|source| Error::Json { file: file.clone(), source })?;
+        let Shared { lacuna: recommended } = json::parse(&file, &config)?;
         let architecture = family::describe(&file, &config)?;
         check_recommended(&file, &recommended, &architecture)?;
         // Parameters of the family's strategy say nothing about another one.

@@ -15,7 +15,7 @@ use crate::cpu::kernel::{Element, magnitude};
 use crate::int4::{self, GROUP, Group};
 use crate::text::FILES;
 use crate::weight::{Role, Weight};
-use crate::{Error, Precision, Result, WeightFormat};
+use crate::{Error, Precision, Result, WeightFormat, json};
 
 /// Bytes of values that are made at a time.
 const CHUNK_BYTES: usize = 64 << 20;
@@ -55,8 +55,7 @@ impl Checkpoint {
         };
         let config = self.files.read(CONFIG)?.unwrap_or_default();
         let label = self.files.label(CONFIG);
-        let mut config: Map<String, Value> =
-            serde_json::from_slice(&config).map_err(|source| Error::Json { file: label, source })?;
+        let mut config: Map<String, Value> = json::parse(&label, &config)?;
         let note = json!({"quant_method": "lacuna", "precision": precision.name()});
         config.insert("quantization_config".to_string(), note);
         write(CONFIG, format!("{:#}\n", Value::Object(config)).as_bytes())?;

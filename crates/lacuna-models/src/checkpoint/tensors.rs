@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 
 use super::Files;
@@ -14,7 +14,7 @@ use super::gguf::{Gguf, Quant};
 use super::noise::Noise;
 use crate::int4::{self, GROUP, Group};
 use crate::weight::{Role, Weight};
-use crate::{Architecture, Error, Precision, Result};
+use crate::{Architecture, Error, Precision, Result, json};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -149,8 +149,7 @@ impl Tensors {
 
     fn open_index(files: &Files, index: &[u8]) -> Result<Self> {
         let label = files.label(INDEX);
-        let index: Index =
-            serde_json::from_slice(index).map_err(|source| Error::Json { file: label.clone(), source })?;
+        let index: Index = json::parse(&label, index)?;
         let mut tensors =
             Self { label: label.clone(), shards: Vec::new(), entries: HashMap::new(), readable: SAFETENSORS };
         let mut found: HashMap<String, HashMap<String, Entry>> = HashMap::new();
@@ -174,7 +173,8 @@ impl Tensors {
 
     fn add_shard(&mut self, label: String, content: Content) -> Result<HashMap<String, Entry>> {
         let damaged = |reason: String| Error::Damaged { file: label.clone(), reason };
-        let (header, metadata) = SafeTensors::read_metadata(&content).map_err(|error| damaged(error.to_string()))?;
+        let (header, metadata) =
+            SafeTensors::read_metadata(&content).map_err(|error| damaged(header_problem(&error)))?;
         let start = 8 + header;
         let expected = start + metadata.data_len();
         if content.len() != expected {
@@ -588,5 +588,12 @@ fn widen<const WIDTH: usize>(bytes: &[u8], first: usize, values: &mut [f32], wid
     let (chunks, _) = bytes[first * WIDTH..].as_chunks::<WIDTH>();
     for (value, &chunk) in values.iter_mut().zip(chunks) {
         *value = widen(chunk);
+    }
+}
+/// The fault in the header of a safetensors file.
+fn header_problem(error: &SafeTensorError) -> String {
+    match error {
+        SafeTensorError::InvalidHeaderDeserialization(error) => format!("its header: {}", json::problem(error)),
+        other => other.to_string(),
     }
 }

@@ -60,6 +60,10 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     }
     let flag = |key, value: Option<bool>| (key, !value.unwrap_or(false), "true".to_string(), "false");
     config.require(&[flag("use_qkv_bias", keys.use_qkv_bias), flag("use_bias", keys.use_bias)])?;
+    if keys.n_group.is_some() != keys.topk_group.is_some() {
+        let [count, kept] = [keys.n_group, keys.topk_group].map(|given| given.map_or("null".into(), |n| n.to_string()));
+        return config.wrong("n_group", count, format!("topk_group is {kept}: give both or none"));
+    }
     let biased = keys.moe_router_enable_expert_bias.unwrap_or(true);
     let shared = keys.num_shared_experts.filter(|&count| count > 0);
     let experts = FeedForward::Experts(Experts {

@@ -59,8 +59,12 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
         },
     });
     let dense = FeedForward::Dense { width: keys.dense_intermediate_size.unwrap_or(0) };
-    let frequencies = keys.moe_layer_freq.unwrap_or_default();
-    let is_dense = |layer: usize| frequencies.get(layer) == Some(&0);
+    let frequencies = keys.moe_layer_freq.unwrap_or_else(|| vec![1; keys.num_hidden_layers.min(1 << 12)]);
+    if frequencies.len() < keys.num_hidden_layers {
+        let expected = format!("it must have one for each of the {} layers", keys.num_hidden_layers);
+        return config.wrong("the length of moe_layer_freq", frequencies.len(), expected);
+    }
+    let is_dense = |layer: usize| frequencies[layer] == 0;
     let layers = config.layers(keys.num_hidden_layers, |layer| if is_dense(layer) { dense } else { experts })?;
     let names = Names { shared: "shared_expert", router_bias: "mlp.expert_bias", ..qwen::NAMES };
     let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), names, ..Traits::PLAIN };

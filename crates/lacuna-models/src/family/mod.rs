@@ -21,7 +21,7 @@ use lacuna::catalogue::Params;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::FeedForward;
-use crate::{Architecture, Error, Result};
+use crate::{Architecture, Error, Result, json};
 
 /// All families that can be loaded.
 static FAMILIES: [&Family; 13] = [
@@ -157,7 +157,7 @@ struct Config<'a> {
 
 impl Config<'_> {
     fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
-        serde_json::from_slice(self.content).map_err(|source| Error::Json { file: self.file.to_string(), source })
+        json::parse(self.file, self.content)
     }
 
     /// Refuses settings of an unsupported variant: `(key, it is supported, its value, the supported value)`.

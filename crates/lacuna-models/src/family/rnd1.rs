@@ -1,5 +1,7 @@
 //! RND1-30B-A3B: Qwen3-MoE with full attention.
 
+use serde::Deserialize;
+
 use super::qwen::{self, Traits};
 use super::{Config, Convention, Family};
 use crate::{Architecture, Result};
@@ -15,6 +17,12 @@ pub(super) static FAMILY: Family = Family {
 };
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
+    #[derive(Deserialize)]
+    struct Keys {
+        is_causal: Option<bool>,
+    }
+    let Keys { is_causal } = config.parse()?;
+    config.require(&[("is_causal", !is_causal.unwrap_or(false), "true".to_string(), "false")])?;
     let traits = Traits { head_norm: true, shifted: true, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, qwen::experts(config)?)
 }

@@ -8,7 +8,7 @@ use super::guard::catch;
 use super::qwen2;
 use super::template::Template;
 use crate::checkpoint::Files;
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 
 pub(super) const TOKENIZER: &str = "tokenizer.json";
 /// Text that every part of a tokenizer has something to do with.
@@ -127,5 +127,5 @@ fn guarded<T>(file: &str, call: impl FnOnce() -> std::result::Result<T, tokenize
 
 /// Parses a JSON file.
 pub(super) fn parse(files: &Files, name: &str, content: &[u8]) -> Result<Value> {
-    serde_json::from_slice(content).map_err(|source| Error::Json { file: files.label(name), source })
+    json::parse(&files.label(name), content)
 }

@@ -8,14 +8,14 @@ use axum::extract::{FromRequest, Request as HttpRequest};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use lacuna::Token;
-use lacuna_models::Request;
+use lacuna_models::{Request, plain_json_error};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::tools::{FIELDS, Offer, PastCall, Tool, ToolChoice};
-use super::{ApiError, fields, message, neutral};
+use super::{ApiError, fields, neutral};
 use crate::service::Service;
 
 /// The time that a body may take to arrive.
@@ -55,10 +55,15 @@ impl FromRequest<Arc<Service>> for Payload {
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let why = message::plain(&error.into_inner().to_string());
+        let message = error.into_inner().to_string();
+        if let Some(rest) = message.strip_prefix("unknown field ") {
+            let name = rest.split(", ").next().unwrap_or(rest).trim_matches('`');
+            let why = format!("there is no field '{name}': /openapi.json lists the fields");
+            return if path == "." { ApiError::bad(why) } else { ApiError::bad(why).at(path) };
+        }
+        let why = plain_json_error(&message);
         match (path.as_str(), why.strip_prefix("it is ")) {
             (".", _) => ApiError::bad(why),
-            (_, None) if why.starts_with("there is no field") => ApiError::bad(why).at(path),
             (_, Some(found)) => ApiError::bad(format!("{path} is {found}")).at(path),
             (_, None) => ApiError::bad(format!("{path}: {why}")).at(path),
         }

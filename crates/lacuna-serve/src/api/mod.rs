@@ -7,7 +7,6 @@ mod error;
 mod exchange;
 mod fields;
 mod host;
-mod message;
 mod models;
 mod neutral;
 mod openapi;

@@ -1,11 +1,43 @@
-//! Error messages about values of a body, without the names of Rust types.
+//! JSON that others have written: its errors name the key and no Rust types.
+
+use serde::Deserialize;
+
+use crate::{Error, Result};
+
+/// Reads a JSON file.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, content: &'a [u8]) -> Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_slice(content);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        // An error of the parser has a line instead of a key.
+        at_key(if error.is_data() { &path } else { "." }, &problem(&error))
+    });
+    let parsed = parsed.and_then(|value| deserializer.end().map(|()| value).map_err(|error| error.to_string()));
+    parsed.map_err(|problem| Error::Json { file: file.to_string(), problem })
+}
+
+/// A problem with the value of a key.
+fn at_key(path: &str, problem: &str) -> String {
+    match (path, problem.strip_prefix("it is ")) {
+        (".", _) => problem.to_string(),
+        (_, Some(found)) => format!("{path} is {found}"),
+        (_, None) => format!("{path}: {problem}"),
+    }
+}
+
+/// The message of an error: of the parser with its line, of a value in plain words.
+pub(crate) fn problem(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    if !error.is_data() {
+        return message;
+    }
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    plain(message.strip_suffix(&place).unwrap_or(&message))
+}
 
 /// A deserializer's message in plain words: JSON's values and kinds instead of the types they did not fit.
-pub(crate) fn plain(message: &str) -> String {
-    if let Some(rest) = message.strip_prefix("unknown field ") {
-        let name = rest.split(", ").next().unwrap_or(rest).trim_matches('`');
-        return format!("there is no field '{name}': /openapi.json lists the fields");
-    }
+pub fn plain(message: &str) -> String {
     if let Some(rest) = message.strip_prefix("missing field ") {
         return format!("the field '{}' is missing", rest.trim_matches('`'));
     }
@@ -13,6 +45,9 @@ pub(crate) fn plain(message: &str) -> String {
         let names: Vec<&str> = expected.trim_start_matches("one of ").split(['`', ',', ' ']).collect();
         let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty() && *name != "or").collect();
         return format!("'{}' is none of {}", variant.trim_matches('`'), names.join(", "));
+    }
+    if let Some((_, expected)) = split_expected(message, "invalid length ") {
+        return format!("it is a list, but it must be {}", kind(expected));
     }
     let found = split_expected(message, "invalid type: ").or_else(|| split_expected(message, "invalid value: "));
     match found {
@@ -74,7 +109,6 @@ mod tests {
             ("unknown variant `tool`, expected one of `system`, `user`", "'tool' is none of system, user"),
             ("unknown variant `x`, expected `llada` or `dream`", "'x' is none of llada, dream"),
             ("missing field `messages`", "the field 'messages' is missing"),
-            ("unknown field `a`, expected `b`", "there is no field 'a': /openapi.json lists the fields"),
             ("a prompt is a text", "a prompt is a text"),
         ] {
             assert_eq!(plain(message), expected);
