@@ -12,7 +12,7 @@ mod package;
 const USAGE: &str = "\
 cargo xtask doctor        what is missing on this machine, and how to get it
 cargo xtask check         formatting, lints, documentation: what a pull request must pass before its tests
-cargo xtask lint          Python, JavaScript and CSS: ruff, mypy, tsc and prettier, installed into the repository
+cargo xtask lint          Python, JavaScript and CSS: ruff, mypy, pyright, tsc and prettier, installed into the repository
 cargo xtask test [--all]  the tests; with --all also GPU kernels on the emulated GPU, foreign clients, the page in a browser
 cargo xtask test --ray    the Python package on Ray clusters of this machine, in lm-evaluation-harness, with pandas and matplotlib
 cargo xtask docs          checks the pages and builds the book into target/book
@@ -82,10 +82,11 @@ fn lint() -> Vec<Step> {
     const PAGE: &str = "crates/lacuna-serve/tests/browser";
     vec![
         step(&format!("python3 -m venv {tools}")),
-        step(&format!("{tools}/bin/pip install --quiet ruff==0.17.4 mypy==2.4.1")),
+        step(&format!("{tools}/bin/pip install --quiet ruff==0.17.4 mypy==2.4.1 pyright==1.1.414")),
         step(&format!("{tools}/bin/ruff check .")),
         step(&format!("{tools}/bin/ruff format --check .")),
         step(&format!("{tools}/bin/mypy crates/lacuna-py/python")),
+        step(&format!("{tools}/bin/pyright")),
         step(&format!("npm ci --silent --no-audit --no-fund --prefix {PAGE}")),
         step(&format!("{PAGE}/node_modules/.bin/tsc --project {PAGE}/tsconfig.json")),
         step(&format!(

@@ -6,10 +6,12 @@ import inspect
 import io
 import pathlib
 import re
+import runpy
 import unittest
 
 import lacunalm as lacuna
 
+EXAMPLE = pathlib.Path(__file__).parents[1] / "examples" / "own_model.py"
 GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "python.md"
 
 
@@ -21,6 +23,16 @@ class Guide(unittest.TestCase):
             for example in examples:
                 exec(compile(example, str(GUIDE), "exec"), names)
         self.assertIn("Sara still has 24 - 9 = 15 pens.", printed.getvalue())
+
+    def test_the_model_of_ones_own_decodes(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("torch is not installed")
+        torch.set_num_threads(1)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            runpy.run_path(str(EXAMPLE))
+        self.assertIn("dos+eb: ", printed.getvalue())
 
 
 class Stubs(unittest.TestCase):

@@ -47,7 +47,7 @@ class LacunaLM(LM):
         self.batch = self.model.usual_batch if batch_size == "auto" else int(batch_size)
         self.samples, self.checks_greedy = int(mc_num), is_check_greedy
         self.guidance = 0.0 if cfg is None else float(cfg)
-        self.options = options if cfg is None else {"guidance": cfg, **options}
+        self.options: dict[str, Any] = options if cfg is None else {"guidance": cfg, **options}
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The text of a chat up to where the answer begins."""
@@ -77,7 +77,10 @@ class LacunaLM(LM):
     def _generate(self, prompts: Sequence[str], asked: dict[str, Any]) -> Any:
         until = asked.get("until") or []
         stop = [until] if isinstance(until, str) else [one for one in until if one]
-        options = {**{name: value for name, value in asked.items() if name not in IGNORED}, **self.options}
+        options: dict[str, Any] = {
+            **{name: value for name, value in asked.items() if name not in IGNORED},
+            **self.options,
+        }
         if not {"gen_length", "max_tokens"} & options.keys() and "max_gen_toks" in asked:
             options["max_tokens"] = asked["max_gen_toks"]
         for result in self.model.map(prompts, raw=True, stop=stop or None, batch=self.batch, **options):

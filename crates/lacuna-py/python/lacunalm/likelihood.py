@@ -53,10 +53,10 @@ def score(
 ) -> list[Score]:
     """The scores of texts, each behind its prompt; `Model.score` says what they are."""
     asked = json.dumps({name: value for name, value in request.items() if value is not None})
-    found = json.loads(model.score_pairs(list(pairs), asked, system=system, raw=raw, batch=batch))
-    return [
-        Score(**{**one, "logprobs": tuple(ScoredToken(**token) for token in one.get("logprobs", ()))}) for one in found
-    ]
+    found: list[dict[str, Any]] = json.loads(model.score_pairs(list(pairs), asked, system=system, raw=raw, batch=batch))
+    for one in found:
+        one["logprobs"] = tuple(ScoredToken(**token) for token in one.get("logprobs", ()))
+    return [Score(**one) for one in found]
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:

@@ -179,7 +179,9 @@ class Model(_native.Model):
         drawn = wanted if best_of is None else whole("best_of", best_of, 1, MOST_SAMPLES)
         if drawn < wanted:
             raise ValueError(f"best_of is {drawn}, but n asks for {wanted} of them")
-        given: Any = seed.tolist() if hasattr(seed, "tolist") else seed
+        given: Any = seed
+        if hasattr(given, "tolist"):
+            given = given.tolist()
         if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
             if n is not None or best_of is not None:
                 raise ValueError(
