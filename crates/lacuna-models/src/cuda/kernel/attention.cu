@@ -76,16 +76,15 @@ DEVICE float exp2_fast(float x) {
     return y;
 }
 
-// Keys and values come through shared memory: through two stages of keys and one of values, or, where few blocks have a
-// multiprocessor each, through AHEAD stages of both, which are fetched further ahead.
-template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
+template <bool MASS> DEVICE void attend(const Attention& a) {
     extern __shared__ __align__(16) bf16 shared[];
     __shared__ float open[KEYS];
     const Tile tile = a.tiles[blockIdx.x];
     if (tile.count == 0) return;
     // The permutation counts from multiples of 1024 bytes.
     bf16* queries = shared + (WARP_GROUP ? -shared_address(shared) % 1024 / 2 : 0);
-    bf16* stages = queries + STAGE;
+    bf16* keys = queries + STAGE;  // two stages
+    bf16* values = keys + 2 * STAGE;
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
     const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
     const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
@@ -94,22 +93,8 @@ template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
     const u32 steps = (reach.end + KEYS - 1) / KEYS;
 
     fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    auto keys_of = [&](u32 step) { return stages + (AHEAD ? step % (AHEAD ? AHEAD : 1) * 2 : step % 2) * STAGE; };
-    auto values_of = [&](u32 step) { return stages + (AHEAD ? step % (AHEAD ? AHEAD : 1) * 2 + 1 : 2) * STAGE; };
-    auto fetch_keys = [&](u32 step) {
-        if (step < steps) fetch(keys_of(step), seen.keys, seen.stride, step * KEYS, reach.end);
-    };
-    auto fetch_values = [&](u32 step) {
-        if (step < steps) fetch(values_of(step), seen.values, seen.stride, step * KEYS, reach.end);
-    };
-    fetch_keys(0);
-    if (AHEAD) fetch_values(0);
+    fetch(keys, seen.keys, seen.stride, 0, reach.end);
     commit();
-    for (int step = 1; step < AHEAD - 1; step++) {
-        fetch_keys(step);
-        fetch_values(step);
-        commit();
-    }
 
     const Sight sights[2] = {sight_of(a, tile, row), sight_of(a, tile, row + 8)};
     const float factor = a.scale * LOG2_E;
@@ -119,16 +104,11 @@ template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
 
     for (u32 step = 0; step < steps; step++) {
         const u32 first = step * KEYS;
-        arrive<AHEAD ? AHEAD - 2 : 0>();
-        if (AHEAD) {
-            // Into the stages that were computed with last.
-            fetch_keys(step + AHEAD - 1);
-            fetch_values(step + AHEAD - 1);
-        } else {
-            fetch_values(step);
-            commit();
-            fetch_keys(step + 1);
-        }
+        arrive<0>();
+        fetch(values, seen.values, seen.stride, first, reach.end);
+        commit();
+        if (step + 1 < steps)
+            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, reach.end);
         commit();
         if (MASS && threadIdx.x < KEYS) {
             u32 key = first + threadIdx.x;
@@ -138,7 +118,7 @@ template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
 
         if (step == 0) query = load_query(queries);
         float scores[KEYS / 8][4];
-        score(scores, query, queries, keys_of(step));
+        score(scores, query, queries, keys + step % 2 * STAGE);
         if (first + KEYS > reach.all) {
 #pragma unroll
             for (int block = 0; block < KEYS / 8; block++)
@@ -184,8 +164,8 @@ template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 weights[k][i] = pack(scores[2 * k + i / 2][i % 2 * 2], scores[2 * k + i / 2][i % 2 * 2 + 1]);
-        if (!AHEAD) arrive<1>();
-        mix(mixed, weights, values_of(step));
+        arrive<1>();
+        mix(mixed, weights, values);
     }
 
 #pragma unroll
@@ -209,10 +189,8 @@ template <bool MASS, int AHEAD> DEVICE void attend(const Attention& a) {
     }
 }
 
-KERNEL __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) { attend<false, 0>(a); }
-KERNEL __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) { attend<true, 0>(a); }
-KERNEL __launch_bounds__(WARPS * 32) attention_ahead(Attention a) { attend<false, ATTENTION_PAIRS>(a); }
-KERNEL __launch_bounds__(WARPS * 32) attention_ahead_with_mass(Attention a) { attend<true, ATTENTION_PAIRS>(a); }
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) { attend<false>(a); }
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) { attend<true>(a); }
 
 #else
 
@@ -290,7 +268,5 @@ DEVICE void attend(const Attention& a) {
 
 KERNEL attention(Attention a) { attend(a); }
 KERNEL attention_with_mass(Attention a) { attend(a); }
-KERNEL attention_ahead(Attention a) { attend(a); }
-KERNEL attention_ahead_with_mass(Attention a) { attend(a); }
 
 #endif

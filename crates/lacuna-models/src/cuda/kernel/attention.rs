@@ -65,12 +65,6 @@ c_structs! {
 
 /// Keys that the bf16 kernel takes at a time.
 const KEYS: usize = 64;
-/// Stages of keys and values, where they are fetched further ahead.
-pub(super) const PAIRS: usize = 3;
-/// Blocks of threads up to which each has a multiprocessor of a large GPU.
-const FEW_BLOCKS: usize = 132;
-/// The largest head that there is shared memory for then.
-const LARGEST_HEAD_AHEAD: usize = 128;
 
 /// Launch geometry of the attention kernels.
 #[derive(Clone, Copy, Debug)]
@@ -91,14 +85,6 @@ impl Geometry {
         } else {
             Self { tile: 16, threads: 256, shared: (2 * 32 * (head_size + 1) + 8 * head_size) * 4 }
         }
-    }
-
-    /// Geometry of the kernels that fetch further ahead, where a multiprocessor has the shared memory for it.
-    pub(crate) fn ahead(variant: Variant) -> Option<Self> {
-        let Variant { architecture, head_size, bf16 } = variant;
-        let possible = bf16 && head_size <= LARGEST_HEAD_AHEAD && matches!(architecture, 80 | 90 | 100);
-        let usual = Self::of(variant);
-        possible.then(|| Self { shared: usual.shared / 4 * (1 + 2 * PAIRS), ..usual })
     }
 }
 
@@ -159,16 +145,12 @@ impl Kernels {
             key_value_heads: to_u32(call.key_value_heads),
             scale: 1.0 / (head_size as f32).sqrt(),
         };
-        let blocks = [call.tiles.len(), call.heads];
-        let ahead = Geometry::ahead(self.variant).filter(|_| blocks.iter().product::<usize>() <= FEW_BLOCKS);
-        let kernel = match (ahead, call.mass) {
-            (None, None) => &self.functions.attention,
-            (None, Some(_)) => &self.functions.attention_with_mass,
-            (Some(_), None) => &self.functions.attention_ahead,
-            (Some(_), Some(_)) => &self.functions.attention_ahead_with_mass,
+        let kernel = match call.mass {
+            None => &self.functions.attention,
+            Some(_) => &self.functions.attention_with_mass,
         };
-        let Geometry { threads, shared, .. } = ahead.unwrap_or(Geometry::of(self.variant));
-        let grid = Grid { blocks, threads, shared };
+        let Geometry { threads, shared, .. } = Geometry::of(self.variant);
+        let grid = Grid { blocks: [call.tiles.len(), call.heads], threads, shared };
         // SAFETY: rows are where the assertions say; for tiles and keys the caller promises it.
         unsafe { kernel.launch(&self.gpu, grid, &argument) }
     }

@@ -12,7 +12,6 @@ KERNEL route(Routing r) {
     for (int i = 0; i < ROUTED_ROWS; i++) rows[i] = r.input + (size_t)min(first + i, present - 1) * r.width;
     float sums[ROUTED_ROWS] = {};
     if (r.width % 4 == 0) {
-#pragma unroll 4
         for (u32 k = lane * 4; k < r.width; k += 128) {
             const float4 w = widen4(weights + k);
 #pragma unroll
@@ -69,12 +68,11 @@ KERNEL choose(Choice c) {
         for (u32 group = lane; group < c.groups; group += 32) 
             groups[group] = group_score(preferences + group * size, size, lane);
         __syncwarp();
-        for (u32 e = lane; e < c.experts; e += 32) {
-            const u32 group = e / size;
+        for (u32 group = lane; group < c.groups; group += 32) {
             u32 ahead = 0;
             for (u32 other = 0; other < c.groups; other++)
                 ahead += groups[other] > groups[group] || (groups[other] == groups[group] && other < group);
-            if (ahead >= c.kept) preferences[e] = -INFINITE;
+            for (u32 i = 0; ahead >= c.kept && i < size; i++) preferences[group * size + i] = -INFINITE;
         }
         __syncwarp();
     }

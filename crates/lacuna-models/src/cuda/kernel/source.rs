@@ -45,7 +45,6 @@ pub(crate) fn source() -> String {
         ("RULE_SURPRISAL", scores::SURPRISAL),
         ("RULE_SPARE_LARGEST", scores::SPARE_LARGEST),
         ("ROUND_GROWTH", structs::to_u32(scores::ROUND_GROWTH)),
-        ("ATTENTION_PAIRS", structs::to_u32(attention::PAIRS)),
         ("PRODUCT_TILE", structs::to_u32(product::TILE)),
         ("PROJECTION_TILE", structs::to_u32(projection::TILE)),
         ("EXPERT_ROWS", structs::to_u32(experts::ROWS)),

@@ -11,7 +11,7 @@ use cudarc::driver::sys;
 use super::super::buffer::Plain;
 use super::super::compile::{Variant, discard, machine_code};
 use super::super::gpu::Gpu;
-use super::attention::{Attention, Geometry};
+use super::attention::Attention;
 use super::belief::{Continue, Reading};
 use super::experts::{Choice, Combination, ExpertProduct, Grouping, Routing};
 use super::fp8::Quantization;
@@ -121,8 +121,6 @@ kernels! {
     ceiling: Ceiling,
     attention: Attention,
     attention_with_mass: Attention,
-    attention_ahead: Attention,
-    attention_ahead_with_mass: Attention,
     add_attention: Matrices,
     collect: Collection,
     rank: RankArguments,
@@ -185,14 +183,8 @@ impl Kernels {
     }
 
     fn allow_shared(&self) -> Result<()> {
-        let Functions { attention, attention_with_mass, attention_ahead, attention_ahead_with_mass, .. } =
-            &self.functions;
-        for kernel in [attention, attention_with_mass] {
-            kernel.allow_shared(Geometry::of(self.variant).shared)?;
-        }
-        if let Some(Geometry { shared, .. }) = Geometry::ahead(self.variant) {
-            attention_ahead.allow_shared(shared)?;
-            attention_ahead_with_mass.allow_shared(shared)?;
+        for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
+            kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
         }
         let Functions { product_int4_16, product_int4_32, product_int4_64, .. } = &self.functions;
         for (kernel, rows) in [(product_int4_16, 16), (product_int4_32, 32), (product_int4_64, 64)] {
