@@ -15,7 +15,7 @@ pub(super) static FAMILY: Family = Family {
     architectures: &["LLaDAMoEModelLM", "LLaDAMoEModel"],
     model_types: &["llada_moe"],
     masks: &[(157_184, 156_895)],
-    recommended: &[("strategy", "llada"), ("temperature", "0"), ("gen_length", "128"), ("block_length", "32")],
+    recommended: &[("strategy", "llada"), ("temperature", "0"), ("gen_length", "128")],
     describe,
 };
 
