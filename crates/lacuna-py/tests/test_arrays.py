@@ -30,15 +30,28 @@ class Arrays(unittest.TestCase):
         run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, strategy="dos+top4", layers=LAYERS, **options)
         return run.step(logits, attention)
 
-    def agree(self, of):
+    def same(self, step, expected):
+        self.assertEqual(step, expected)
+
+    def nearly_the_same(self, step, expected):
+        """A GPU rounds exponentials in its own way."""
+        self.assertEqual(
+            [(c.position, c.token) for c in step.committed], [(c.position, c.token) for c in expected.committed]
+        )
+        for one, other in zip(step.committed, expected.committed, strict=True):
+            self.assertAlmostEqual(one.probability, other.probability, places=6)
+            self.assertAlmostEqual(one.entropy, other.entropy, places=5)
+
+    def agree(self, of, same=None):
+        same = same or self.same
         for options in [dict(), dict(layer="all"), dict(layer=1, heads=[2, 0])]:
             expected = self.step(self.logits.tolist(), self.attention.tolist(), **options)
             logits, attention = of(self.logits), of(self.attention)
             for given in [logits, logits[None], lambda rows: of(self.logits[rows])]:
                 for layers in [[*attention], {0: attention[0][None], 1: attention[1]}]:
-                    self.assertEqual(self.step(given, layers, **options), expected)
+                    same(self.step(given, layers, **options), expected)
         mean = self.step(self.logits, self.attention[0].mean(0))
-        self.assertEqual(self.step(of(self.logits), of(self.attention[0])).committed, mean.committed)
+        same(self.step(of(self.logits), of(self.attention[0])), mean)
 
     def test_numpy(self):
         for of in [
@@ -58,7 +71,7 @@ class Arrays(unittest.TestCase):
             self.agree(lambda array: torch.tensor(array, dtype=kind))
         self.agree(lambda array: torch.tensor(array, requires_grad=True))
         if torch.cuda.is_available():
-            self.agree(lambda array: torch.tensor(array, device="cuda"))
+            self.agree(lambda array: torch.tensor(array, device="cuda"), self.nearly_the_same)
 
     def test_beliefs_made_by_torch_are_those_of_the_engine(self):
         if torch is None:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Protocol, Self, TypeAlias, Unpack, cast, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, Unpack, overload
 from weakref import WeakKeyDictionary
 
 from . import _native
@@ -187,7 +187,7 @@ class Model(_native.Model):
                 raise ValueError(
                     "n, best_of and a list of seeds all say how many samples there are: leave the others out"
                 )
-            seeds = [whole("seed", one) for one in cast(Sequence[Any], given)]
+            seeds = [whole("seed", one) for one in given]
             if not seeds or (several and len(seeds) != len(prompts)):
                 raise ValueError(f"there are {len(prompts)} prompts, but {len(seeds)} seeds: give one for each")
             prompts = prompts if several else prompts * len(seeds)
