@@ -126,6 +126,8 @@ class Evaluation(unittest.TestCase):
         refused(ValueError, "unknown strategy 'doss': did you mean 'dos'", strategy="doss")
         refused(ValueError, "limit is 0, but it must be 1 or more", limit=0)
         refused(TypeError, "gen_length must be a whole number, but it is 1.5", gen_length=1.5)
+        refused(TypeError, "block_lengths must be a whole number, but it is {}", block_lengths={})
+        refused(ValueError, "each_layer is -1, but it must be 0 or more", each_layer=-1)
         refused(ValueError, "max_tokens is not for an evaluation", max_tokens=8)
         refused(ValueError, "there is no part 'some'; there are all, tune, test", part="some")
         refused(TypeError, "unknown option 'max_toks'", max_toks=3)

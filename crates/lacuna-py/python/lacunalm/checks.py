@@ -1,6 +1,7 @@
 """Numbers that callers give, checked."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 MOST = (1 << 64) - 1
@@ -23,6 +24,13 @@ def whole(name: str, number: Any, least: int = 0, most: int = MOST) -> int:
 def positive(name: str, number: Any) -> int:
     """A whole number, 1 or more."""
     return whole(name, number, 1)
+
+
+def several(given: Any) -> list[Any]:
+    """The values of a list, a tuple or an array; anything else is one value."""
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
 
 
 def finite(name: str, number: Any) -> float:

@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from . import _native
-from .checks import positive
+from .checks import positive, several, whole
 from .wrapper import Wrapped, wrap
 
 
@@ -26,8 +26,8 @@ def evaluate(
     shard: str = "1/1",
     batch: int | None = None,
     gen_length: int | Sequence[int] | None = None,
-    block_lengths: Sequence[int | str] = (),
-    each_layer: str | Sequence[int] | None = None,
+    block_lengths: int | str | Sequence[int | str] = (),
+    each_layer: str | int | Sequence[int] | None = None,
     unconfined: bool = False,
     progress: bool = False,
     name: str | None = None,
@@ -49,7 +49,10 @@ def evaluate(
 
     The other options are those of decoding: `help(lacunalm.Options)` explains them.
     """
-    lengths: Any = () if gen_length is None else gen_length
+    lengths = [] if gen_length is None else several(gen_length)
+    layers = each_layer
+    if layers is not None and not isinstance(layers, str):
+        layers = ",".join(str(whole("each_layer", one)) for one in several(layers))
     keywords: dict[str, Any] = {
         "tasks": [tasks] if isinstance(tasks, str) else list(tasks),
         "suite": None if suite is None else fspath(suite),
@@ -61,13 +64,11 @@ def evaluate(
         "part": part,
         "shard": shard,
         "batch": None if batch is None else positive("batch", batch),
-        "gen_length": [positive("gen_length", one) for one in (lengths if hasattr(lengths, "__len__") else [lengths])],
+        "gen_length": [positive("gen_length", one) for one in lengths],
         "block_lengths": [
-            one if isinstance(one, str) else str(positive("block_lengths", one)) for one in block_lengths
+            one if isinstance(one, str) else str(positive("block_lengths", one)) for one in several(block_lengths)
         ],
-        "each_layer": each_layer
-        if each_layer is None or isinstance(each_layer, str)
-        else ",".join(map(str, each_layer)),
+        "each_layer": layers,
         "unconfined": unconfined,
         "progress": progress,
     }
