@@ -120,7 +120,7 @@ class Evaluation(unittest.TestCase):
             self.assertNotIn("\n", str(raised.exception))
             self.assertFalse((self.folder / "none").exists())
 
-        refused(ValueError, "unknown task 'wrods'; known are", tasks="wrods")
+        refused(ValueError, "unknown task 'wrods'", tasks="wrods")
         refused(ValueError, "name at least one task", tasks=())
         refused(ValueError, "no data for gsm8k: data was not given", tasks="gsm8k")
         refused(ValueError, "unknown strategy 'doss': did you mean 'dos'", strategy="doss")
@@ -135,7 +135,7 @@ class Evaluation(unittest.TestCase):
         own = self.own()
         own.tokenizer = None
         refused(ValueError, "the model needs a tokenizer", model=own)
-        refused(ValueError, "the tokenizer of this model is not known here", model=self.own(), regex="[0-9]+")
+        refused(ValueError, "regex.*tokenizer", model=self.own(), regex="[0-9]+")
         own = self.own()
         own.tokenizer.chat_template = None
         refused(ValueError, "the tokenizer has no chat template", model=own)

@@ -249,7 +249,7 @@ class SmallModels(unittest.TestCase):
             (ValueError, "unknown strategy", lambda: run(strategy="confidance")),
             (TypeError, "unknown option 'stop'", lambda: run(stop=[1])),
             (TypeError, "mask_token", lambda: lacuna.Run([1], gen_length=3)),
-            (ValueError, "a token id must be", lambda: run(mask_token=-1)),
+            (ValueError, "mask_token is -1, but it must be", lambda: run(mask_token=-1)),
             (ValueError, "token ids must be", lambda: run(end_tokens=7)),
             (ValueError, "the prompt is empty", lambda: run([])),
             (ValueError, "the tokens have masks already", lambda: run([1, 0, 2])),
