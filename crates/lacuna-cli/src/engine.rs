@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use lacuna::{Replica, Token};
 use lacuna_models::{
-    Checkpoint, Device, Error, Isa, Job, Model, Precision, Text, describe_gpu, load, load_replicas, usual_threads,
+    Checkpoint, Device, Error, Isa, Job, Model, Precision, Text, default_threads, describe_gpu, load, load_replicas,
 };
 
 use crate::args;
@@ -85,7 +85,7 @@ fn explain_cpu() {
 
 /// Sets how many threads compute: as many as asked, else as usual. A process that has run a command before keeps its threads.
 pub(crate) fn start_threads(asked: Option<usize>) -> Result<()> {
-    let threads = asked.unwrap_or_else(usual_threads);
+    let threads = asked.unwrap_or_else(default_threads);
     let started = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     let there = || rayon::current_num_threads();
     let fits = started.is_ok() || asked.is_none() || there() == threads;

@@ -1,7 +1,7 @@
 //! Weights of four bits.
 //!
-//! A row has a unit, and each of its groups of [`GROUP`] weights has a scale and a zero point: a weight is
-//! `(value − zero) · scale` units, with a value of 0 to 15. That is a whole number of units from −128 to 127, so int8 holds it,
+//! A row has a scale (f32), and each of its groups of [`GROUP`] weights has a scale and a zero point: a weight is
+//! `(value − zero) · scale · row scale`, with a value of 0 to 15. `(value − zero) · scale` is from −128 to 127, so int8 holds it,
 //! and bf16 too: every product with int4 weights is one with int8 weights that take less room.
 
 use crate::cpu::kernel::{for_each_isa, magnitude};
@@ -11,8 +11,8 @@ pub(crate) const GROUP: usize = 32;
 
 /// Largest value.
 const MAX_LEVEL: f32 = 15.0;
-/// Units of a row's largest weight.
-const UNITS: f32 = 120.0;
+/// int8 value of a row's largest weight.
+const MAX_INT8: f32 = 120.0;
 
 /// Scale, 1 to 16, and zero point, 0 to 15, of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Group {
     /// A group as it is stored; none if its values do not fit into int8.
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         let group = Self(byte);
-        let fits = |value| i8::try_from(group.units(value)).is_ok();
+        let fits = |value| i8::try_from(group.int8(value)).is_ok();
         (fits(0) && fits(15)).then_some(group)
     }
 
@@ -43,8 +43,8 @@ impl Group {
         self.0 >> 4
     }
 
-    /// Units of a weight with this value.
-    pub(crate) fn units(self, value: u8) -> i16 {
+    /// The int8 value of a weight with this value.
+    pub(crate) fn int8(self, value: u8) -> i16 {
         (i16::from(value) - i16::from(self.zero())) * i16::from(self.scale())
     }
 }
@@ -54,19 +54,19 @@ pub(crate) fn groups(columns: usize) -> usize {
     columns.div_ceil(GROUP)
 }
 
-/// Chooses the groups of a row, and returns its unit. Of scales and zero points near those that just hold a group, those with the
+/// Chooses the groups of a row, and returns the row's scale. Of scales and zero points near those that just hold a group, those with the
 /// least squared error.
 pub(crate) fn choose(row: &[f32], groups: &mut [Group]) -> f32 {
-    let unit = magnitude(row) / UNITS;
+    let row_scale = magnitude(row) / MAX_INT8;
     // Of a smaller one there is no inverse.
-    let unit = if unit < f32::MIN_POSITIVE { 0.0 } else { unit };
-    choose_groups(row, inverse(unit), groups);
-    unit
+    let row_scale = if row_scale < f32::MIN_POSITIVE { 0.0 } else { row_scale };
+    choose_groups(row, inverse(row_scale), groups);
+    row_scale
 }
 
 /// Rounds a row, or whole groups of one, to values of 0 to 15.
-pub(crate) fn round(row: &[f32], unit: f32, groups: &[Group], output: &mut [u8]) {
-    round_groups(row, inverse(unit), groups, output);
+pub(crate) fn round(row: &[f32], row_scale: f32, groups: &[Group], output: &mut [u8]) {
+    round_groups(row, inverse(row_scale), groups, output);
 }
 
 /// The values of a group in half as many bytes: the first half in the lower four bits.
@@ -75,20 +75,20 @@ pub(crate) fn pack(values: &[u8; GROUP], output: &mut [u8]) {
     output.iter_mut().zip(low.iter().zip(high)).for_each(|(byte, (low, high))| *byte = low | high << 4);
 }
 
-fn inverse(unit: f32) -> f32 {
-    if unit > 0.0 { 1.0 / unit } else { 0.0 }
+fn inverse(row_scale: f32) -> f32 {
+    if row_scale > 0.0 { 1.0 / row_scale } else { 0.0 }
 }
 
 for_each_isa! {
     fn choose_groups(row: &[f32], factor: f32, groups: &mut [Group]) {
         for (weights, group) in row.chunks(GROUP).zip(groups) {
             // Zeros change neither the range nor the error.
-            let mut units = [0.0f32; GROUP];
-            units.iter_mut().zip(weights).for_each(|(units, weight)| *units = weight * factor);
+            let mut scaled = [0.0f32; GROUP];
+            scaled.iter_mut().zip(weights).for_each(|(scaled, weight)| *scaled = weight * factor);
             let (mut low, mut high) = (0.0f32, 0.0f32);
-            for &units in &units {
-                low = if units < low { units } else { low };
-                high = if units > high { units } else { high };
+            for &scaled in &scaled {
+                low = if scaled < low { scaled } else { low };
+                high = if scaled > high { scaled } else { high };
             }
             let enough = ((high - low) / MAX_LEVEL).ceil();
             let mut least = f32::INFINITY;
@@ -97,7 +97,7 @@ for_each_isa! {
                 let zeros = ((MAX_LEVEL - 127.0 / scale).ceil().max(0.0), (128.0 / scale).floor().min(MAX_LEVEL));
                 for above in [0.0, 1.0] {
                     let zero = ((-low / scale).floor() + above).clamp(zeros.0, zeros.1);
-                    let error = squared_error(&units, scale, zero);
+                    let error = squared_error(&scaled, scale, zero);
                     if error < least {
                         (least, *group) = (error, Group::new(scale, zero));
                     }
@@ -109,13 +109,13 @@ for_each_isa! {
 
 /// Added in a fixed order that vectors can follow.
 #[inline(always)]
-fn squared_error(units: &[f32; GROUP], scale: f32, zero: f32) -> f32 {
+fn squared_error(scaled: &[f32; GROUP], scale: f32, zero: f32) -> f32 {
     const LANES: usize = 16;
     let factor = 1.0 / scale;
     let mut lanes = [0.0f32; LANES];
-    for part in units.as_chunks::<LANES>().0 {
-        for (lane, &units) in lanes.iter_mut().zip(part) {
-            let error = units - (value(units * factor, zero) - zero) * scale;
+    for part in scaled.as_chunks::<LANES>().0 {
+        for (lane, &scaled) in lanes.iter_mut().zip(part) {
+            let error = scaled - (value(scaled * factor, zero) - zero) * scale;
             *lane += error * error;
         }
     }
@@ -150,23 +150,23 @@ mod tests {
     /// A row through four bits and back.
     fn rounded(row: &[f32]) -> (Vec<f32>, f32, Vec<Group>) {
         let mut chosen = vec![Group::default(); groups(row.len())];
-        let unit = choose(row, &mut chosen);
+        let row_scale = choose(row, &mut chosen);
         let mut values = vec![0; row.len()];
-        round(row, unit, &chosen, &mut values);
-        let back = |(index, &value): (usize, &u8)| f32::from(chosen[index / GROUP].units(value)) * unit;
-        (values.iter().enumerate().map(back).collect(), unit, chosen)
+        round(row, row_scale, &chosen, &mut values);
+        let back = |(index, &value): (usize, &u8)| f32::from(chosen[index / GROUP].int8(value)) * row_scale;
+        (values.iter().enumerate().map(back).collect(), row_scale, chosen)
     }
 
     proptest! {
         #[test]
         fn every_group_fits_and_is_near(row in prop::collection::vec(-2.0f32..2.0, 1..200), power in -40i32..30) {
             let row: Vec<f32> = row.iter().map(|weight| weight * 2f32.powi(power)).collect();
-            let (back, unit, chosen) = rounded(&row);
+            let (back, row_scale, chosen) = rounded(&row);
             for ((row, back), group) in row.chunks(GROUP).zip(back.chunks(GROUP)).zip(&chosen) {
                 prop_assert_eq!(Group::from_byte(group.byte()), Some(*group));
                 let (low, high) = row.iter().fold((0.0f32, 0.0f32), |(a, b), &x| (a.min(x), b.max(x)));
                 // No weight is worth a worse fit of the others than the scale that just holds the group.
-                let bound = 16.0 * (high - low) / 15.0 + 2.0 * unit;
+                let bound = 16.0 * (high - low) / 15.0 + 2.0 * row_scale;
                 for (a, b) in row.iter().zip(back) {
                     prop_assert!((a - b).abs() <= bound, "{a} became {b}");
                 }
@@ -175,10 +175,10 @@ mod tests {
 
         #[test]
         fn what_was_rounded_stays(row in prop::collection::vec(-1.0f32..1.0, 1..200)) {
-            let (back, unit, chosen) = rounded(&row);
+            let (back, row_scale, chosen) = rounded(&row);
             let (mut first, mut again) = (vec![0; row.len()], vec![0; row.len()]);
-            round(&row, unit, &chosen, &mut first);
-            round(&back, unit, &chosen, &mut again);
+            round(&row, row_scale, &chosen, &mut first);
+            round(&back, row_scale, &chosen, &mut again);
             prop_assert_eq!(first, again);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     fn groups_that_would_leave_int8_are_none() {
         assert_eq!(Group::from_byte(15), None);
         assert!(Group::from_byte(15 | 8 << 4).is_some());
-        assert_eq!(Group::new(16.0, 8.0).units(0), -128);
+        assert_eq!(Group::new(16.0, 8.0).int8(0), -128);
     }
 
     #[test]

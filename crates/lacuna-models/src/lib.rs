@@ -23,11 +23,11 @@
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "a part is for CUDA alone"))]
 
 mod architecture;
-mod ask;
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub mod check;
 mod checkpoint;
+mod checks;
 #[cfg(feature = "text")]
 mod constraint;
 mod cpu;
@@ -70,7 +70,7 @@ pub use architecture::{Architecture, Attention, Experts, FeedForward, Groups, Ro
 pub use checkpoint::Checkpoint;
 #[cfg(feature = "text")]
 pub use constraint::EachGap;
-pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, believe, ceiling_gflops, ceiling_of, memory_gbps};
+pub use cpu::{CpuPredictor, CpuSpeed, Isa, Product, ceiling_gflops, ceiling_of, fast_belief, memory_gbps};
 #[cfg(feature = "cuda")]
 pub(crate) use cuda::gpu_count;
 #[cfg(feature = "cuda")]
@@ -99,7 +99,7 @@ pub use score::{ScoreRecord, ScoreRequest, ScoredToken};
 pub use shapes::Shape;
 #[cfg(feature = "text")]
 pub use text::{Specials, Text};
-pub use threads::usual_threads;
+pub use threads::default_threads;
 pub use weight::{forward_bytes, forward_flops};
 #[cfg(not(feature = "cuda"))]
 pub use without_cuda::describe_gpu;

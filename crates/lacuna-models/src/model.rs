@@ -90,9 +90,9 @@ impl From<Device> for String {
 }
 
 /// Default batch size, unless a device has reasons for another.
-pub(crate) const USUAL_BATCH: usize = 8;
+pub(crate) const DEFAULT_BATCH: usize = 8;
 /// Weights of so many bytes or fewer are a small model's.
-pub(crate) const SMALL: usize = 64 << 20;
+pub(crate) const SMALL_MODEL_BYTES: usize = 64 << 20;
 
 /// A predictor that can also tell about itself.
 pub trait Model: Predictor + Send {
@@ -106,8 +106,8 @@ pub trait Model: Predictor + Send {
     fn memory(&self, length: usize) -> Memory;
 
     /// Recommended batch size for many canvases.
-    fn usual_batch(&self) -> usize {
-        USUAL_BATCH
+    fn default_batch(&self) -> usize {
+        DEFAULT_BATCH
     }
 
     /// Keeps keys and values of finished blocks for runs whose texts begin alike, in so many bytes; none unless it is told. Block-causal

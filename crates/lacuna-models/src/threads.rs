@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 
 /// Threads that compute where no number is given: `RAYON_NUM_THREADS`, else `OMP_NUM_THREADS`, which schedulers such as Ray set for
 /// their workers, else one for each core.
-pub fn usual_threads() -> usize {
+pub fn default_threads() -> usize {
     let named = |variable| {
         let text = std::env::var(variable).ok()?;
         // OpenMP takes a number for each level of nesting.

@@ -322,7 +322,7 @@ pub fn forward_flops(architecture: &Architecture, rows: usize, length: usize) ->
         let used = forward_weights(architecture, layer);
         used.map(|weight| weight.size() as f64 * architecture.share(layer, weight.role)).sum()
     };
-    let blocks = architecture.attention.visibility.usual_blocks();
+    let blocks = architecture.attention.visibility.default_blocks();
     let prefix = |position| blocks.map_or(length, |blocks| blocks.end(position).min(length));
     let seen: usize = (length - rows..length).map(prefix).sum();
     let attention = 2.0 * (last * seen * architecture.attention.query_size()) as f64;

@@ -106,7 +106,7 @@ fn requests_that_cannot_be_met_are_refused_in_a_sentence() {
 fn a_predictor_tells_what_it_holds() {
     let checkpoint = Checkpoint::open(data("llada-tiny")).unwrap();
     let full = CpuPredictor::load(&checkpoint, None).unwrap();
-    assert_eq!((full.precision(), full.usual_batch()), (Precision::F32, rayon::current_num_threads()));
+    assert_eq!((full.precision(), full.default_batch()), (Precision::F32, rayon::current_num_threads()));
     let half = CpuPredictor::load(&checkpoint, Some(Precision::Bf16)).unwrap();
     let (full, half) = (full.memory(128), half.memory(128));
     assert!((checkpoint.bytes()..2 * checkpoint.bytes()).contains(&full.weights));

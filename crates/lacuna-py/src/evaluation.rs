@@ -20,7 +20,7 @@ use crate::outputs::{GivenOutputs, ModelOutput};
 use crate::pool::Pool;
 
 /// Batch size for a model of the caller's.
-const USUAL_BATCH: usize = 8;
+const DEFAULT_BATCH: usize = 8;
 
 /// Parameters that say how long an answer is, where an evaluation has `gen_length`, or what a record has, where none is kept.
 const NOT_HERE: [&str; 4] = ["max_tokens", "length", "draft", "top_logprobs"];
@@ -91,14 +91,14 @@ pub(crate) fn evaluate_model(
     let entries = py.detach(|| {
         let mut locked: Vec<_> =
             model.replicas.iter().map(|replica| replica.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-        let (facts, usual_batch) = (describe_model(&model.checkpoint, locked[0].as_ref()), locked[0].usual_batch());
+        let (facts, default_batch) = (describe_model(&model.checkpoint, locked[0].as_ref()), locked[0].default_batch());
         let mut replicas: Vec<_> =
             locked.iter_mut().map(|replica| Threaded { model: replica.as_mut(), pool: model.threads() }).collect();
         let subject = Subject {
             model: facts,
             context: PlanContext::of(&model.checkpoint),
             checkpoint: Some(&model.checkpoint),
-            usual_batch,
+            default_batch,
             replicas: replicas.iter_mut().map(|replica| replica as Replica<'_>).collect(),
             codec: &CheckpointCodec::of(&model.checkpoint).map_err(say)?,
         };
@@ -158,7 +158,7 @@ pub(crate) fn evaluate_own(
             recommended: Params::new(),
         },
         checkpoint: None,
-        usual_batch: USUAL_BATCH,
+        default_batch: DEFAULT_BATCH,
         replicas: vec![&mut called],
         codec: &OwnCodec { ends, object: own.codec },
     };
@@ -237,12 +237,12 @@ impl Predictor for Threaded<'_> {
         self.model.forget(run);
     }
 
-    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.model.offer(run, tokens, blocks);
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.model.store_prefix(run, tokens, blocks);
     }
 
-    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.model.recall(run, tokens, blocks)
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.model.reuse_prefix(run, tokens, blocks)
     }
 }
 

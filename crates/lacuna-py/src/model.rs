@@ -406,8 +406,8 @@ impl Model {
 
     /// Recommended batch size for many texts, on each replica.
     #[getter]
-    fn usual_batch(&self, py: Python<'_>) -> PyResult<usize> {
-        self.ask(py, |predictor| predictor.usual_batch())
+    fn default_batch(&self, py: Python<'_>) -> PyResult<usize> {
+        self.ask(py, |predictor| predictor.default_batch())
     }
 
     /// Scores texts behind prompts, as JSON, in which `request` is written, too; `lacunalm.Model.score` says what it is.
@@ -432,7 +432,7 @@ impl Model {
         }
         let batch = match batch {
             Some(batch) => batch,
-            None => self.usual_batch(py)?,
+            None => self.default_batch(py)?,
         };
         let mut records = Vec::with_capacity(asked.len());
         for some in asked.chunks(SCORE_BATCH) {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use lacuna::{Belief, Description, Error, Observation, Predictor, Previous, Result, Row, Token, View, Visibility};
-use lacuna_models::{Job, believe};
+use lacuna_models::{Job, fast_belief};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
@@ -180,7 +180,7 @@ impl GivenOutputs {
     }
 
     /// The beliefs of rows of one view.
-    fn believe(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+    fn beliefs(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         let Some(view) = rows.first().map(|row| row.view) else { return Ok(Vec::new()) };
         let (logits, run) = (&self.outputs[view].logits, self.runs[view]);
         let wanted: Vec<usize> = rows.iter().map(|row| self.description.row_of(row.target.position())).collect();
@@ -208,7 +208,7 @@ impl GivenOutputs {
                 guide.mix(scratch, other);
             }
             let mut kept = previous.get(&(run, row.target.position())).filter(|_| row.remember).cloned();
-            believe(row, scratch, &mut kept).map(|belief| (belief, kept))
+            fast_belief(row, scratch, &mut kept).map(|belief| (belief, kept))
         };
         let all = || rows.par_iter().enumerate().map_init(Default::default, |scratch, at| one(scratch, (at.0, at.1)));
         let read: Vec<_> = SHARED.run(|| all().collect::<Result<_>>()).map_err(wrap)??;
@@ -247,7 +247,7 @@ impl Predictor for GivenOutputs {
             None => {
                 let mut beliefs = Vec::with_capacity(rows.len());
                 for rows in rows.chunk_by(|one, next| one.view == next.view) {
-                    beliefs.extend(self.believe(rows)?);
+                    beliefs.extend(self.beliefs(rows)?);
                 }
                 beliefs
             }

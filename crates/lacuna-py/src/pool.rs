@@ -4,7 +4,7 @@ use std::mem::forget;
 use std::process::id;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use lacuna_models::usual_threads;
+use lacuna_models::default_threads;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -36,7 +36,7 @@ impl Pool {
         {
             return Ok(pool.clone());
         }
-        let threads = self.threads.unwrap_or_else(usual_threads);
+        let threads = self.threads.unwrap_or_else(default_threads);
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = Arc::new(pool.map_err(|error| Error::new_err(format!("cannot start {threads} threads: {error}")))?);
         stop_threads(started.replace((id(), pool.clone())));

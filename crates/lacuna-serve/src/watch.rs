@@ -139,11 +139,11 @@ impl Predictor for Watcher<'_> {
         self.model.forget(run);
     }
 
-    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.model.offer(run, tokens, blocks);
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.model.store_prefix(run, tokens, blocks);
     }
 
-    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.model.recall(run, tokens, blocks)
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.model.reuse_prefix(run, tokens, blocks)
     }
 }

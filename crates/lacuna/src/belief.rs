@@ -72,7 +72,7 @@ impl Row<'_> {
     ///
     /// `logits` is used up. `previous` is the distribution kept for this row's run and position; it is compared with and
     /// replaced if the row is to be remembered.
-    pub fn believe(&self, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
+    pub fn belief(&self, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
         let not_finite = || Error::NotFinite { position: self.target.position() };
         if logits.iter().any(|logit| logit.is_nan()) {
             return Err(not_finite());
@@ -267,8 +267,8 @@ mod tests {
         probabilities.iter().map(|p| p.ln() as f32).collect()
     }
 
-    fn believe(sampling: &Sampling, probabilities: &[f64]) -> Belief {
-        row(sampling).believe(&mut logits(probabilities), &mut None).unwrap()
+    fn belief_of(sampling: &Sampling, probabilities: &[f64]) -> Belief {
+        row(sampling).belief(&mut logits(probabilities), &mut None).unwrap()
     }
 
     fn assert_close(value: f64, expected: f64) {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_belief_sums_up_its_distribution() {
-        let belief = believe(&Sampling::default(), &[0.2, 0.5, 0.3]);
+        let belief = belief_of(&Sampling::default(), &[0.2, 0.5, 0.3]);
         assert_eq!(belief.token, 1);
         assert_close(belief.probability, 0.5);
         assert_close(belief.first, 0.5);
@@ -287,23 +287,23 @@ mod tests {
 
     #[test]
     fn of_equal_tokens_the_lower_id_is_chosen() {
-        assert_eq!(believe(&Sampling::default(), &[0.2, 0.4, 0.4]).token, 1);
+        assert_eq!(belief_of(&Sampling::default(), &[0.2, 0.4, 0.4]).token, 1);
     }
 
     #[test]
     fn suppressed_tokens_have_no_probability_and_deferred_ones_no_confidence() {
         let (sampling, allowed) = (Sampling::default(), TokenSet::all_but(3, &[1]));
         let suppressing = Row { allowed: &allowed, ..row(&sampling) };
-        let belief = suppressing.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap();
+        let belief = suppressing.belief(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap();
         assert_eq!(belief.token, 2);
         assert_close(belief.probability, 0.6);
 
         // LLaDA chooses the token first and then leaves it out of the softmax that gives the confidence.
         let deferring = Sampling { deferred: vec![1], ..Sampling::default() };
-        let belief = believe(&deferring, &[0.2, 0.5, 0.3]);
+        let belief = belief_of(&deferring, &[0.2, 0.5, 0.3]);
         assert_eq!((belief.token, belief.probability), (1, 0.0));
         assert_close(belief.first, 0.6);
-        assert_close(believe(&deferring, &[0.0, 0.5, 0.0]).probability, 1.0);
+        assert_close(belief_of(&deferring, &[0.0, 0.5, 0.0]).probability, 1.0);
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
         let mut counts = [0; 3];
         for step in 0..4000 {
             let row = Row { draw: Draw::new(9, step, 4), ..row(&sampling) };
-            let belief = row.believe(&mut logits(&probabilities), &mut None).unwrap();
+            let belief = row.belief(&mut logits(&probabilities), &mut None).unwrap();
             assert_close(belief.probability, probabilities[belief.token as usize]);
             counts[belief.token as usize] += 1;
         }
@@ -330,12 +330,12 @@ mod tests {
             ..Sampling::default()
         };
         let probabilities = [0.1, 0.4, 0.3, 0.2];
-        assert_close(believe(&nucleus(0.0, 1.0, 2), &probabilities).first, 4.0 / 7.0);
+        assert_close(belief_of(&nucleus(0.0, 1.0, 2), &probabilities).first, 4.0 / 7.0);
         // 0.4 does not exceed 0.5, so the token that crosses it stays too.
-        assert_close(believe(&nucleus(0.0, 0.5, 0), &probabilities).first, 4.0 / 7.0);
-        assert_close(believe(&nucleus(0.0, 0.75, 0), &probabilities).first, 4.0 / 9.0);
-        assert_close(believe(&nucleus(0.5, 1.0, 0), &probabilities).first, 0.16 / 0.3);
-        assert_close(believe(&nucleus(0.0, 0.01, 0), &probabilities).entropy, 0.0);
+        assert_close(belief_of(&nucleus(0.0, 0.5, 0), &probabilities).first, 4.0 / 7.0);
+        assert_close(belief_of(&nucleus(0.0, 0.75, 0), &probabilities).first, 4.0 / 9.0);
+        assert_close(belief_of(&nucleus(0.5, 1.0, 0), &probabilities).first, 0.16 / 0.3);
+        assert_close(belief_of(&nucleus(0.0, 0.01, 0), &probabilities).entropy, 0.0);
     }
 
     #[test]
@@ -344,17 +344,17 @@ mod tests {
         let row = Row { remember: true, ..row(&sampling) };
         let mut previous = None;
         let (before, now) = ([0.25, 0.75], [0.5, 0.5]);
-        assert_eq!(row.believe(&mut logits(&before), &mut previous).unwrap().divergence, None);
-        let divergence = row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap();
+        assert_eq!(row.belief(&mut logits(&before), &mut previous).unwrap().divergence, None);
+        let divergence = row.belief(&mut logits(&now), &mut previous).unwrap().divergence.unwrap();
         assert_close(divergence, 0.5 * (0.5f64 / 0.25).ln() + 0.5 * (0.5f64 / 0.75).ln());
-        assert_close(row.believe(&mut logits(&now), &mut previous).unwrap().divergence.unwrap(), 0.0);
+        assert_close(row.belief(&mut logits(&now), &mut previous).unwrap().divergence.unwrap(), 0.0);
     }
 
     #[test]
     fn credit_raises_what_was_most_probable_before() {
         let sampling = Sampling::default();
         let credit = Some(Credit { gathered: &[(2, 1.0), (0, 0.5)], weight: 2.0, power: 0.5 });
-        let belief = Row { credit, ..row(&sampling) }.believe(&mut logits(&[0.25, 0.4, 0.35]), &mut None).unwrap();
+        let belief = Row { credit, ..row(&sampling) }.belief(&mut logits(&[0.25, 0.4, 0.35]), &mut None).unwrap();
         let weights = [0.25 * 1.5f64.powi(2), 0.4 * (1.0 + 0.4f64.sqrt()).powi(2), 0.35 * 2.0f64.powi(2)];
         assert_eq!(belief.token, 2);
         assert_close(belief.first, weights[2] / weights.iter().sum::<f64>());
@@ -367,7 +367,7 @@ mod tests {
     fn a_scored_token_is_weighed_with_the_rest() {
         let sampling = Sampling::default();
         let row = Row { scored_token: Some(2), ..row(&sampling) };
-        assert_close(row.believe(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().scored.unwrap(), 0.3);
+        assert_close(row.belief(&mut logits(&[0.2, 0.5, 0.3]), &mut None).unwrap().scored.unwrap(), 0.3);
     }
 
     #[test]
@@ -375,18 +375,17 @@ mod tests {
         let probabilities = [0.1, 0.3, 0.05, 0.3, 0.0, 0.25];
         let sampling = Sampling::default();
         let row = Row { alternatives: 4, ..row(&sampling) };
-        let found = row.believe(&mut logits(&probabilities), &mut None).unwrap().alternatives;
+        let found = row.belief(&mut logits(&probabilities), &mut None).unwrap().alternatives;
         assert_eq!(found.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 3, 5, 0]);
         for (token, logprob) in found {
             assert!((logprob.exp() - probabilities[token as usize]).abs() < 1e-6);
         }
         // A token without probability is no alternative, and a truncated distribution has few.
-        let all = Row { alternatives: 20, ..row }.believe(&mut logits(&probabilities), &mut None).unwrap();
+        let all = Row { alternatives: 20, ..row }.belief(&mut logits(&probabilities), &mut None).unwrap();
         assert_eq!(all.alternatives.len(), 5);
         let rule = TokenRule::Nucleus { temperature: 1.0, top_p: 1.0, top_k: 2 };
         let two = Sampling { rule, ..Sampling::default() };
-        let belief =
-            Row { alternatives: 4, ..self::row(&two) }.believe(&mut logits(&probabilities), &mut None).unwrap();
+        let belief = Row { alternatives: 4, ..self::row(&two) }.belief(&mut logits(&probabilities), &mut None).unwrap();
         assert_eq!(belief.alternatives.len(), 2);
         assert!((belief.alternatives[0].1.exp() - 0.5).abs() < 1e-6);
     }

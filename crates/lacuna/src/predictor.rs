@@ -29,11 +29,11 @@ pub trait Predictor {
         2048
     }
 
-    /// Offers the keys and values of a run's leading `tokens`, whole blocks that will not change, to later runs.
-    fn offer(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) {}
+    /// Stores the keys and values of a run's leading `tokens`, whole blocks that will not change, for reuse by later runs.
+    fn store_prefix(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) {}
 
-    /// Gives a new run, which begins with `tokens`, keys and values that were offered. Returns of how many leading positions.
-    fn recall(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) -> usize {
+    /// Gives a new run, which begins with `tokens`, stored keys and values. Returns the number of leading positions that have them.
+    fn reuse_prefix(&mut self, _run: u64, _tokens: &[Token], _blocks: Borders) -> usize {
         0
     }
 }
@@ -84,7 +84,7 @@ pub enum Visibility {
 
 impl Visibility {
     /// The blocks of a view that names none.
-    pub fn usual_blocks(self) -> Option<Borders> {
+    pub fn default_blocks(self) -> Option<Borders> {
         match self {
             Self::Blocks(length) => Some(Borders::from_zero(length)),
             Self::Full | Self::Either => None,

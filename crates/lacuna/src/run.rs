@@ -30,7 +30,7 @@ pub struct Run {
     pub(crate) stored: usize,
     pub(crate) reached: usize,
     /// Leading positions whose keys and values are those of another run.
-    recalled: usize,
+    reused: usize,
     /// True if every pass computes the whole canvas.
     whole: bool,
     /// The ranking of the last step.
@@ -69,7 +69,7 @@ impl Run {
             borders,
             stored: 0,
             reached: 0,
-            recalled: 0,
+            reused: 0,
             attention: [strategy.order.ranks_by().attention(), &options.watch].concat(),
             trace: Trace { start: canvas.clone(), deltas: Vec::new() },
             state: RunState {
@@ -142,8 +142,8 @@ impl Run {
     }
 
     /// Leading positions that were not computed, because another run's text begins alike.
-    pub fn recalled(&self) -> usize {
-        self.recalled
+    pub fn reused(&self) -> usize {
+        self.reused
     }
 
     /// Positions that the next pass computes, over all its canvases.
@@ -246,20 +246,20 @@ impl Run {
     /// Leaves the predictor what other runs can use, and has it drop the rest.
     fn leave(&self, predictor: &mut dyn Predictor) {
         if let Some(borders) = self.borders {
-            predictor.offer(self.id, &self.state.canvas.tokens()[..self.stored], borders);
+            predictor.store_prefix(self.id, &self.state.canvas.tokens()[..self.stored], borders);
         }
         predictor.forget(self.id);
     }
 
     /// Takes over the keys and values of another run whose text begins alike, before the first pass.
-    pub(crate) fn recall(&mut self, predictor: &mut dyn Predictor) {
+    pub(crate) fn reuse_prefix(&mut self, predictor: &mut dyn Predictor) {
         let Some(borders) = self.borders.filter(|_| self.forwards == 0 && !self.whole) else { return };
         let canvas = &self.state.canvas;
         let end = borders.start(canvas.span().start);
         // Where the last row of the prompt decides a position, it is computed.
         let end = if self.strategy.cache.opens() { borders.start(end.saturating_sub(1)) } else { end };
-        self.recalled = predictor.recall(self.id, &canvas.tokens()[..end], borders);
-        (self.stored, self.reached) = (self.recalled, self.recalled);
+        self.reused = predictor.reuse_prefix(self.id, &canvas.tokens()[..end], borders);
+        (self.stored, self.reached) = (self.reused, self.reused);
     }
 
     /// Opens the window for the next step, and prepares what the forward pass shows of the canvas beside its tokens.

@@ -72,7 +72,7 @@ impl Scripted {
     }
 
     fn blocks(&self, view: &View<'_>) -> Option<Borders> {
-        view.blocks.or(self.description.visibility.usual_blocks())
+        view.blocks.or(self.description.visibility.default_blocks())
     }
 
     fn dependency(&self, view: &View<'_>, source: &AttentionSource) -> Vec<f32> {
@@ -135,7 +135,7 @@ impl Predictor for Scripted {
             }
             let key = (self.runs[row.view], row.target.position());
             let mut previous = self.previous.remove(&key);
-            beliefs.push(row.believe(&mut logits, &mut previous)?);
+            beliefs.push(row.belief(&mut logits, &mut previous)?);
             if let Some(previous) = previous {
                 self.previous.insert(key, previous);
             }

@@ -22,7 +22,7 @@ pub fn step(runs: &mut [&mut Run], predictor: &mut dyn Predictor) -> Result<()> 
         return Ok(());
     }
     let runs = &mut runs[..];
-    runs.iter_mut().for_each(|run| run.recall(predictor));
+    runs.iter_mut().for_each(|run| run.reuse_prefix(predictor));
     let mut turns = plan(runs)?;
     observe(runs, &turns, predictor)?;
     order(runs, &mut turns, predictor)?;

@@ -14,7 +14,7 @@ pub trait Window: Debug + Send + Sync {
 
     /// The blocks of block-causal attention, if the first gap is at `first`; none if attention is full.
     fn borders(&self, _first: usize, model: &Description) -> Option<Borders> {
-        model.visibility.usual_blocks()
+        model.visibility.default_blocks()
     }
 
     /// Length of a canvas with a prompt and `length` tokens to decode behind it.
@@ -246,7 +246,7 @@ impl Window for SubBlocks {
 }
 
 fn block_length(given: Option<usize>, model: &Description) -> usize {
-    let usual = model.visibility.usual_blocks().map_or(DEFAULT_LENGTH, Borders::length);
+    let usual = model.visibility.default_blocks().map_or(DEFAULT_LENGTH, Borders::length);
     given.unwrap_or(usual)
 }
 

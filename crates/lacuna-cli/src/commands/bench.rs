@@ -157,8 +157,8 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let checkpoint = Checkpoint::random(shape)?;
     let architecture = checkpoint.architecture();
     let request = args.decoding.request(None)?;
-    let usual_block = architecture.attention.visibility.usual_blocks().map(Borders::length);
-    let block_length = request.integer("block_length").or(usual_block).unwrap_or(32);
+    let default_block = architecture.attention.visibility.default_blocks().map(Borders::length);
+    let block_length = request.integer("block_length").or(default_block).unwrap_or(32);
     let length = args.length.unwrap_or_else(|| args.prefix.map_or(256, |prefix| prefix.saturating_add(block_length)));
     let context = architecture.context;
     ensure!(length <= context, "a canvas of {length} positions is beyond the shape's {context}: use a shorter one");
@@ -168,7 +168,7 @@ pub(crate) fn bench(args: &Bench) -> Result<()> {
     let strategy = request.word("strategy").unwrap_or("dos").to_string();
     let request = request.with("strategy", &*strategy)?.with("block_length", block_length)?;
     let plan = request.plan(&checkpoint)?;
-    let cached = !plan.strategy.cache.is_exact() || usual_block.is_some();
+    let cached = !plan.strategy.cache.is_exact() || default_block.is_some();
     let precision = Precision::from(args.precision);
     let mut model = Timed {
         inner: load(&checkpoint, Some(precision), &args.device)?,

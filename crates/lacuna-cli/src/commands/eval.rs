@@ -112,7 +112,7 @@ pub struct Subject<'a> {
     /// Its checkpoint, if it has one; constraints need its tokenizer.
     pub checkpoint: Option<&'a Checkpoint>,
     /// Default batch size.
-    pub usual_batch: usize,
+    pub default_batch: usize,
     /// The model on each of its devices.
     pub replicas: Vec<Replica<'a>>,
     /// Its tokenizer and chat template.
@@ -149,14 +149,14 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     let mut engine = Engine::open_replicas(&args.model)?;
     let mut measurement = args.measurement.clone();
     measurement.data = measurement.data.or_else(|| args.model.model.clone());
-    let (model, usual_batch) =
-        (describe_model(&engine.checkpoint, engine.predictor.as_ref()), engine.predictor.usual_batch());
+    let (model, default_batch) =
+        (describe_model(&engine.checkpoint, engine.predictor.as_ref()), engine.predictor.default_batch());
     let (checkpoint, replicas) = engine.parts();
     let subject = Subject {
         model,
         context: PlanContext::of(checkpoint),
         checkpoint: Some(checkpoint),
-        usual_batch,
+        default_batch,
         replicas,
         codec: &CheckpointCodec::of(checkpoint)?,
     };
@@ -180,7 +180,7 @@ pub fn measure(
     progress: bool,
 ) -> Result<Vec<Entry>> {
     let trials = trials(measurement, request, &subject)?;
-    let Subject { model, context, checkpoint, usual_batch, mut replicas, codec } = subject;
+    let Subject { model, context, checkpoint, default_batch, mut replicas, codec } = subject;
     let general = general(request);
     let plan = match checkpoint {
         Some(checkpoint) => Request(general.clone()).plan(checkpoint)?,
@@ -195,7 +195,7 @@ pub fn measure(
         part: measurement.part,
         shard: measurement.shard,
         seed: request.integer("seed").unwrap_or(0) as u64,
-        batch: measurement.batch.unwrap_or(usual_batch),
+        batch: measurement.batch.unwrap_or(default_batch),
         general,
         options: plan.options,
         unconfined: measurement.unconfined,
@@ -289,7 +289,7 @@ fn trials(args: &Measurement, request: &Request, subject: &Subject<'_>) -> Resul
         let lengths = if args.gen_length.is_empty() { vec![task.gen_length()] } else { args.gen_length.clone() };
         for (strategy, request) in names.iter().zip(base.for_each(&names)?) {
             for &gen_length in &lengths {
-                for block_length in blocks(args, &base, usual_block(model).unwrap_or(gen_length), gen_length)? {
+                for block_length in blocks(args, &base, default_block(model).unwrap_or(gen_length), gen_length)? {
                     for request in with_layers(args, preset.as_ref(), &request, context)? {
                         let request = request.with("gen_length", gen_length)?.with("block_length", block_length)?;
                         let trial = Trial {
@@ -388,8 +388,8 @@ fn with_layers(
 }
 
 /// The length of the model's blocks, if its attention is block-causal.
-pub(super) fn usual_block(model: &Description) -> Option<usize> {
-    model.visibility.usual_blocks().map(Borders::length)
+pub(super) fn default_block(model: &Description) -> Option<usize> {
+    model.visibility.default_blocks().map(Borders::length)
 }
 
 fn blocks(args: &Measurement, base: &Request, usual: usize, gen_length: usize) -> Result<Vec<usize>> {

@@ -107,7 +107,7 @@ pub(crate) fn score(args: &Score) -> Result<()> {
             checked?
         };
     }
-    let batch = args.batch.unwrap_or_else(|| engine.predictor.usual_batch());
+    let batch = args.batch.unwrap_or_else(|| engine.predictor.default_batch());
     while !tasks.is_empty() {
         let some: Vec<ScoreTask> = tasks.drain(..tasks.len().min(BATCH)).collect();
         let pairs = some.iter().map(|one| (one.passage.clone(), one.likelihood.clone())).collect();

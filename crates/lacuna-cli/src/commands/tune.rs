@@ -7,7 +7,7 @@ use clap::Args;
 use lacuna_eval::run::{Evaluation, Part, Shard, Trial};
 use lacuna_eval::{task, tune as calibration};
 
-use super::eval::{Bar, CheckpointCodec, describe_model, general, settings, usual_block};
+use super::eval::{Bar, CheckpointCodec, default_block, describe_model, general, settings};
 use super::print;
 use crate::args::{self, Decoding};
 use crate::engine::Engine;
@@ -75,7 +75,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
             gen_length,
             block_length: request
                 .integer("block_length")
-                .or(usual_block(engine.predictor.description()))
+                .or(default_block(engine.predictor.description()))
                 .unwrap_or(gen_length),
             early_stop: request.flag("early_stop").unwrap_or(true),
             labels: Vec::new(),
@@ -90,7 +90,7 @@ pub(crate) fn tune(args: &Tune) -> Result<()> {
         part: Part::Tune,
         shard: Shard::default(),
         seed: request.integer("seed").unwrap_or(0) as u64,
-        batch: args.batch.unwrap_or_else(|| engine.predictor.usual_batch()),
+        batch: args.batch.unwrap_or_else(|| engine.predictor.default_batch()),
         general: general(&request),
         options: plan.options,
         unconfined: args.unconfined,

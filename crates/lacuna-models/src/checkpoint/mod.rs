@@ -13,4 +13,4 @@ pub(crate) use files::Files;
 #[cfg(feature = "text")]
 pub(crate) use gguf::QWEN2_SPLIT;
 pub use open::Checkpoint;
-pub(crate) use tensors::{Numbers, Tensor};
+pub(crate) use tensors::{StoredType, Tensor};

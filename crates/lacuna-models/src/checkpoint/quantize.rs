@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::open::CONFIG;
 use super::tensors::{GROUPS, SCALES};
-use super::{Checkpoint, Numbers, Tensor};
+use super::{Checkpoint, StoredType, Tensor};
 use crate::cpu::kernel::{Element, magnitude};
 use crate::int4::{self, GROUP, Group};
 use crate::text::FILES;
@@ -76,29 +76,29 @@ impl Checkpoint {
             if plan.tensors.last().is_some_and(|known: &Planned| known.weight.name == whole.name) {
                 continue;
             }
-            let numbers = self.stored_numbers(&whole, precision)?;
-            plan.add(whole, numbers);
+            let stored_type = self.storage_type(&whole, precision)?;
+            plan.add(whole, stored_type);
         }
         Ok(plan)
     }
 
     /// The type of number that a weight is stored in.
-    fn stored_numbers(&self, weight: &Weight, precision: Precision) -> Result<Numbers> {
+    fn storage_type(&self, weight: &Weight, precision: Precision) -> Result<StoredType> {
         let format = match weight.role {
             Role::Embedding => self.embedding_format(precision),
             role if role == Role::Head || role.is_block_matrix() => precision.format(role).weights,
             _ => WeightFormat::F32,
         };
         Ok(match format {
-            WeightFormat::Int4 => Numbers::Int4,
-            WeightFormat::Int8 => Numbers::Int8,
+            WeightFormat::Int4 => StoredType::Int4,
+            WeightFormat::Int8 => StoredType::Int8,
             // The embedding, as the CPU holds it.
-            WeightFormat::Bf16 => match self.get(weight)?.numbers() {
-                Numbers::F16 => Numbers::F16,
-                Numbers::F32 => Numbers::F32,
-                _ => Numbers::Bf16,
+            WeightFormat::Bf16 => match self.get(weight)?.stored_type() {
+                StoredType::F16 => StoredType::F16,
+                StoredType::F32 => StoredType::F32,
+                _ => StoredType::Bf16,
             },
-            _ => Numbers::F32,
+            _ => StoredType::F32,
         })
     }
 }
@@ -142,7 +142,7 @@ struct Plan {
 /// A weight and the parts that it is stored in.
 struct Planned {
     weight: Weight,
-    numbers: Numbers,
+    stored_type: StoredType,
     parts: Vec<Part>,
 }
 
@@ -181,7 +181,7 @@ impl From<Error> for Failed {
 }
 
 impl Plan {
-    fn add(&mut self, weight: Weight, numbers: Numbers) {
+    fn add(&mut self, weight: Weight, stored_type: StoredType) {
         let (rows, groups) = (weight.shape[0], int4::groups(weight.columns()));
         let part = |suffix: &str, dtype, size, shape| Part {
             name: format!("{}{suffix}", weight.name),
@@ -192,18 +192,18 @@ impl Plan {
         };
         let shape = weight.shape.clone();
         // In the order in which `pack` gives their bytes.
-        let parts = match numbers {
-            Numbers::F16 => vec![part("", "F16", 2, shape)],
-            Numbers::Bf16 => vec![part("", "BF16", 2, shape)],
-            Numbers::Int8 => vec![part("", "I8", 1, shape), part(SCALES, "F32", 4, vec![rows])],
-            Numbers::Int4 => vec![
+        let parts = match stored_type {
+            StoredType::F16 => vec![part("", "F16", 2, shape)],
+            StoredType::Bf16 => vec![part("", "BF16", 2, shape)],
+            StoredType::Int8 => vec![part("", "I8", 1, shape), part(SCALES, "F32", 4, vec![rows])],
+            StoredType::Int4 => vec![
                 part("", "U8", 1, vec![rows, groups * GROUP / 2]),
                 part(SCALES, "F32", 4, vec![rows]),
                 part(GROUPS, "U8", 1, vec![rows, groups]),
             ],
             _ => vec![part("", "F32", 4, shape)],
         };
-        self.tensors.push(Planned { weight, numbers, parts });
+        self.tensors.push(Planned { weight, stored_type, parts });
     }
 
     /// Gives every part its place, those of large numbers first so that all are aligned, and returns the header.
@@ -229,12 +229,12 @@ impl Plan {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         let data = size_of::<u64>() + header.len();
-        for Planned { weight, numbers, parts } in &self.tensors {
+        for Planned { weight, stored_type, parts } in &self.tensors {
             let tensor = checkpoint.get(weight)?;
             let stretch = (CHUNK_BYTES / (weight.columns() * size_of::<f32>())).max(1);
             for first in (0..tensor.rows()).step_by(stretch) {
                 let rows = first..tensor.rows().min(first + stretch);
-                for (part, bytes) in parts.iter().zip(pack(&tensor, *numbers, rows)?) {
+                for (part, bytes) in parts.iter().zip(pack(&tensor, *stored_type, rows)?) {
                     let place = data + part.start + first * (part.bytes() / tensor.rows());
                     file.seek(SeekFrom::Start(place as u64))?;
                     file.write_all(&bytes)?;
@@ -248,31 +248,31 @@ impl Plan {
 }
 
 /// The bytes of some rows of a tensor: its values, and where it is quantised its scales and its groups.
-fn pack(tensor: &Tensor<'_>, numbers: Numbers, rows: std::ops::Range<usize>) -> Result<[Vec<u8>; 3]> {
+fn pack(tensor: &Tensor<'_>, stored_type: StoredType, rows: std::ops::Range<usize>) -> Result<[Vec<u8>; 3]> {
     let columns = tensor.columns();
     let row = |scratch: &mut Vec<f32>, row: usize| -> Result<[Vec<u8>; 3]> {
         scratch.resize(columns, 0.0);
         tensor.read(row * columns, scratch)?;
         let plain = |bytes: Vec<u8>| Ok([bytes, Vec::new(), Vec::new()]);
-        match numbers {
-            Numbers::F16 => plain(scratch.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect()),
-            Numbers::Bf16 => plain(scratch.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect()),
-            Numbers::Int8 => {
+        match stored_type {
+            StoredType::F16 => plain(scratch.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect()),
+            StoredType::Bf16 => plain(scratch.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect()),
+            StoredType::Int8 => {
                 let mut values = vec![0i8; columns];
                 let scale = i8::scale(magnitude(scratch));
                 i8::narrow(scratch, scale, &mut values);
                 Ok([values.iter().map(|&value| value as u8).collect(), scale.to_le_bytes().to_vec(), Vec::new()])
             }
-            Numbers::Int4 => {
+            StoredType::Int4 => {
                 let mut groups = vec![Group::default(); int4::groups(columns)];
-                let unit = int4::choose(scratch, &mut groups);
+                let row_scale = int4::choose(scratch, &mut groups);
                 let mut values = vec![0; groups.len() * GROUP];
-                int4::round(scratch, unit, &groups, &mut values[..columns]);
+                int4::round(scratch, row_scale, &groups, &mut values[..columns]);
                 let mut halves = vec![0; values.len() / 2];
                 let packed = values.as_chunks().0.iter().zip(halves.chunks_exact_mut(GROUP / 2));
                 packed.for_each(|(values, halves)| int4::pack(values, halves));
                 let groups = groups.iter().map(|group| group.byte()).collect();
-                Ok([halves, unit.to_le_bytes().to_vec(), groups])
+                Ok([halves, row_scale.to_le_bytes().to_vec(), groups])
             }
             _ => plain(scratch.iter().flat_map(|value| value.to_le_bytes()).collect()),
         }

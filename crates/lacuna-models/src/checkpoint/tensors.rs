@@ -23,7 +23,7 @@ const SAFETENSORS: &str = "F32, F16, BF16 and what `lacuna quantize` writes";
 /// The types of number that can be read from GGUF.
 const GGUF: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K";
 
-/// Behind the name of a quantised tensor: its scales or units, one for each row.
+/// Behind the name of a quantised tensor: its scales, one for each row.
 pub(super) const SCALES: &str = ".scales";
 /// Behind the name of an int4 tensor: its groups.
 pub(super) const GROUPS: &str = ".groups";
@@ -49,7 +49,7 @@ struct Shard {
 struct Entry {
     shard: usize,
     /// The name of the type if it is not supported.
-    numbers: std::result::Result<Numbers, String>,
+    stored_type: std::result::Result<StoredType, String>,
     shape: Vec<usize>,
     range: Range<usize>,
     /// Heads whose rows stand in the order of llama.cpp, or 0.
@@ -98,12 +98,12 @@ impl Tensors {
             };
             let rows = values.shape.first().copied().unwrap_or(0);
             let bytes = values.shape.get(1).copied().unwrap_or(0);
-            let numbers = match &groups {
-                None => Numbers::Int8,
-                Some(_) => Numbers::Int4,
+            let stored_type = match &groups {
+                None => StoredType::Int8,
+                Some(_) => StoredType::Int4,
             };
-            let kind = |entry: &Entry| entry.numbers.as_ref().err().cloned().unwrap_or_default();
-            let fits = scales.numbers == Ok(Numbers::F32)
+            let kind = |entry: &Entry| entry.stored_type.as_ref().err().cloned().unwrap_or_default();
+            let fits = scales.stored_type == Ok(StoredType::F32)
                 && scales.shape == [rows]
                 && match &groups {
                     None => kind(values) == "I8",
@@ -116,7 +116,7 @@ impl Tensors {
                 let reason = format!("the parts of the quantised tensor {name} do not fit each other");
                 return Err(Error::Damaged { file: self.shards[values.shard].label.clone(), reason });
             }
-            values.numbers = Ok(numbers);
+            values.stored_type = Ok(stored_type);
             let place = |entry: Entry| (entry.shard, entry.range);
             values.scales = Some((place(scales), groups.map(place)));
         }
@@ -126,12 +126,12 @@ impl Tensors {
     fn of_gguf(gguf: &Gguf, architecture: &Architecture) -> Result<Self> {
         let shard = |part: &super::gguf::Part| Shard { label: part.label.clone(), content: part.content.clone() };
         let entries = gguf.named(architecture)?.into_iter().map(|(name, stored, interleaved)| {
-            let numbers = stored.numbers.map_err(|kind| format!("{kind} (by GGUF's numbers)"));
+            let stored_type = stored.stored_type.map_err(|kind| format!("{kind} (by GGUF's numbers)"));
             (
                 name,
                 Entry {
                     shard: stored.part,
-                    numbers,
+                    stored_type,
                     shape: stored.shape,
                     range: stored.range,
                     interleaved,
@@ -183,7 +183,7 @@ impl Tensors {
         let shard = self.shards.len();
         let entry = |info: &safetensors::tensor::TensorInfo| Entry {
             shard,
-            numbers: Numbers::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
+            stored_type: StoredType::of_safetensors(info.dtype).ok_or_else(|| format!("{:?}", info.dtype)),
             shape: info.shape.clone(),
             range: start + info.data_offsets.0..start + info.data_offsets.1,
             interleaved: 0,
@@ -233,14 +233,14 @@ impl Tensors {
         let Shard { label, content } = &self.shards[entry.shard];
         let (file, tensor) = (label.clone(), weight.name.clone());
         let mut expected = weight.shape.clone();
-        if let (Ok(Numbers::Int4), [_, columns]) = (&entry.numbers, &mut expected[..]) {
+        if let (Ok(StoredType::Int4), [_, columns]) = (&entry.stored_type, &mut expected[..]) {
             *columns = int4::groups(*columns) * GROUP / 2;
         }
         if entry.shape != expected {
             return Err(Error::Shape { file, tensor, found: entry.shape.clone(), expected });
         }
-        let numbers = match &entry.numbers {
-            Ok(numbers) => *numbers,
+        let stored_type = match &entry.stored_type {
+            Ok(stored_type) => *stored_type,
             Err(found) => {
                 return Err(Error::Dtype { file, tensor, found: found.clone(), readable: self.readable });
             }
@@ -261,7 +261,7 @@ impl Tensors {
         Ok(Tensor {
             name: tensor,
             file,
-            numbers,
+            stored_type,
             rows,
             columns,
             first: start,
@@ -271,16 +271,16 @@ impl Tensors {
 
     /// True if all tensors take more than 16 bits a number.
     pub(crate) fn are_f32(&self) -> bool {
-        self.entries.values().all(|entry| entry.numbers == Ok(Numbers::F32))
+        self.entries.values().all(|entry| entry.stored_type == Ok(StoredType::F32))
     }
 
     /// The precision that tensors were quantised to.
     pub(crate) fn quantized(&self) -> Option<Precision> {
-        let has = |numbers| self.entries.values().any(|entry| entry.numbers == Ok(numbers));
+        let has = |stored_type| self.entries.values().any(|entry| entry.stored_type == Ok(stored_type));
         // int4 keeps some tensors in int8.
-        [(Numbers::Int4, Precision::Int4), (Numbers::Int8, Precision::Int8)]
+        [(StoredType::Int4, Precision::Int4), (StoredType::Int8, Precision::Int8)]
             .into_iter()
-            .find_map(|(numbers, precision)| has(numbers).then_some(precision))
+            .find_map(|(stored_type, precision)| has(stored_type).then_some(precision))
     }
 
     /// Bytes of all tensors.
@@ -294,7 +294,7 @@ impl Tensors {
 
     /// The types of number that occur.
     pub(crate) fn dtypes(&self) -> Vec<String> {
-        let name = |entry: &Entry| entry.numbers.as_ref().map_or_else(String::clone, Numbers::name);
+        let name = |entry: &Entry| entry.stored_type.as_ref().map_or_else(String::clone, StoredType::name);
         let mut dtypes: Vec<String> = self.entries.values().map(name).collect();
         dtypes.sort();
         dtypes.dedup();
@@ -302,9 +302,9 @@ impl Tensors {
     }
 }
 
-/// A type of number in a file.
+/// Type of the values of a tensor in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Numbers {
+pub(crate) enum StoredType {
     F32,
     F16,
     Bf16,
@@ -312,11 +312,11 @@ pub(crate) enum Numbers {
     Quantized(Quant),
     /// With a scale for each row.
     Int8,
-    /// Groups of [`GROUP`], each in half as many bytes: the first half of a group in the lower four bits. With a unit for each row.
+    /// Groups of [`GROUP`], each in half as many bytes: the first half of a group in the lower four bits. With a scale for each row.
     Int4,
 }
 
-impl Numbers {
+impl StoredType {
     fn of_safetensors(dtype: Dtype) -> Option<Self> {
         match dtype {
             Dtype::F32 => Some(Self::F32),
@@ -361,7 +361,7 @@ impl Numbers {
 pub(crate) struct Tensor<'a> {
     name: String,
     file: String,
-    numbers: Numbers,
+    stored_type: StoredType,
     rows: usize,
     columns: usize,
     /// The first element's index in the file's tensor.
@@ -402,7 +402,7 @@ impl Tensor<'_> {
         Self {
             name: weight.name.clone(),
             file: "a random model".to_string(),
-            numbers: Numbers::Bf16,
+            stored_type: StoredType::Bf16,
             rows: weight.rows.len(),
             columns: weight.columns(),
             first,
@@ -433,7 +433,7 @@ impl Tensor<'_> {
                 }
             }
             Values::Stored { content, range, interleaved: 0, .. } => {
-                widen_all(self.numbers, &content[range.clone()], first, values);
+                widen_all(self.stored_type, &content[range.clone()], first, values);
             }
             Values::Stored { content, range, interleaved, .. } => {
                 let bytes = &content[range.clone()];
@@ -441,7 +441,7 @@ impl Tensor<'_> {
                 for part in row_parts(first, self.columns, values) {
                     let (row, column) = (index / self.columns, index % self.columns);
                     let row = stored_row(row, self.rows / interleaved);
-                    widen_all(self.numbers, bytes, row * self.columns + column, part);
+                    widen_all(self.stored_type, bytes, row * self.columns + column, part);
                     index += part.len();
                 }
             }
@@ -469,7 +469,7 @@ impl Tensor<'_> {
         values: &mut [f32],
     ) -> Result<()> {
         let scale = scales.scale(row);
-        if self.numbers == Numbers::Int8 {
+        if self.stored_type == StoredType::Int8 {
             let row = &bytes[row * self.columns + column..];
             values.iter_mut().zip(row).for_each(|(value, &byte)| *value = f32::from(byte as i8) * scale);
             return Ok(());
@@ -489,7 +489,7 @@ impl Tensor<'_> {
             current = Some((index, group));
             let byte = row_values[index * GROUP / 2 + place % (GROUP / 2)];
             let half = if place < GROUP / 2 { byte & 15 } else { byte >> 4 };
-            *value = f32::from(group.units(half)) * scale;
+            *value = f32::from(group.int8(half)) * scale;
         }
         Ok(())
     }
@@ -504,27 +504,27 @@ impl Tensor<'_> {
 
     /// The scale of a row that is stored in int8.
     pub(crate) fn row_scale(&self, row: usize) -> Option<f32> {
-        self.scales(Numbers::Int8).map(|scales| scales.scale(row))
+        self.scales(StoredType::Int8).map(|scales| scales.scale(row))
     }
 
-    /// The groups of a row that is stored in int4 and was read, and its unit.
+    /// The groups of a row that is stored in int4 and was read, and its scale.
     pub(crate) fn row_groups(&self, row: usize, groups: &mut [Group]) -> Option<f32> {
-        let scales = self.scales(Numbers::Int4)?;
+        let scales = self.scales(StoredType::Int4)?;
         let stored = |index| Group::from_byte(scales.group(row, index)).expect("reading the row has checked it");
         groups.iter_mut().enumerate().for_each(|(index, group)| *group = stored(index));
         Some(scales.scale(row))
     }
 
-    fn scales(&self, numbers: Numbers) -> Option<&RowScales<'_>> {
+    fn scales(&self, stored_type: StoredType) -> Option<&RowScales<'_>> {
         match &self.values {
-            Values::Stored { scales, .. } if self.numbers == numbers => scales.as_ref(),
+            Values::Stored { scales, .. } if self.stored_type == stored_type => scales.as_ref(),
             _ => None,
         }
     }
 
-    /// The type of its numbers.
-    pub(crate) fn numbers(&self) -> Numbers {
-        self.numbers
+    /// The type of its values in the file.
+    pub(crate) fn stored_type(&self) -> StoredType {
+        self.stored_type
     }
 
     /// Number of elements.
@@ -532,11 +532,11 @@ impl Tensor<'_> {
         self.rows * self.columns
     }
 
-    /// Its bytes, if they stand in the file one value after the other as [`numbers`](Self::numbers) has them.
+    /// Its bytes, if they stand in the file one value after the other as [`stored_type`](Self::stored_type) has them.
     pub(crate) fn plain_bytes(&self) -> Option<&[u8]> {
         match &self.values {
             Values::Stored { content, range, interleaved: 0, .. }
-                if matches!(self.numbers, Numbers::F32 | Numbers::F16 | Numbers::Bf16) =>
+                if matches!(self.stored_type, StoredType::F32 | StoredType::F16 | StoredType::Bf16) =>
             {
                 Some(&content[range.clone()])
             }
@@ -574,13 +574,13 @@ fn row_parts(first: usize, columns: usize, values: &mut [f32]) -> impl Iterator<
 }
 
 /// The values of a tensor from element `first` on.
-fn widen_all(numbers: Numbers, bytes: &[u8], first: usize, values: &mut [f32]) {
-    match numbers {
-        Numbers::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
-        Numbers::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
-        Numbers::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
-        Numbers::Quantized(quant) => quant.read(bytes, first, values),
-        Numbers::Int8 | Numbers::Int4 => unreachable!("these have scales beside them"),
+fn widen_all(stored_type: StoredType, bytes: &[u8], first: usize, values: &mut [f32]) {
+    match stored_type {
+        StoredType::F32 => widen(bytes, first, values, |bytes: [u8; 4]| f32::from_le_bytes(bytes)),
+        StoredType::F16 => widen(bytes, first, values, |bytes: [u8; 2]| f16::from_le_bytes(bytes).to_f32()),
+        StoredType::Bf16 => widen(bytes, first, values, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).to_f32()),
+        StoredType::Quantized(quant) => quant.read(bytes, first, values),
+        StoredType::Int8 | StoredType::Int4 => unreachable!("these have scales beside them"),
     }
 }
 

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::attention::Shape;
 use super::heads::HeadTransform;
-use super::kernel::{Lines, TOUCH, WORTH_A_THREAD};
+use super::kernel::{Lines, TOUCH_COST, WORTH_A_THREAD};
 use super::scratch::{Scratch, Scratched};
 use crate::ActivationFormat;
 use crate::layout::{Layout, Span};
@@ -65,7 +65,7 @@ impl<E: Scratched> KeyValues<E> {
         }
         self.keys.resize(end.0);
         self.values.resize(end.1);
-        let parallel = rows.len() * TOUCH >= WORTH_A_THREAD;
+        let parallel = rows.len() * TOUCH_COST >= WORTH_A_THREAD;
         let fill = Fill { shape, layout, transform, rows, parallel };
         fill.spans(&layout.spans, &mut self.keys, &mut self.values);
     }

@@ -63,7 +63,7 @@ impl KvStore {
     }
 
     /// Stores the keys and values of a run's leading blocks for reuse by other runs.
-    pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+    pub(crate) fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
         if let Some(Run { width, layers, .. }) = self.runs.get(&run) {
             let size = tokens.len() * width;
             let copy = |rows: &Lines<f32>| {
@@ -77,7 +77,7 @@ impl KvStore {
     }
 
     /// Copies the longest stored prefix of a text to a run. Returns its length.
-    pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+    pub(crate) fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
         let Some((length, stored, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
         let canvas = self.runs.entry(run).or_default();
         for (layer, rows) in layers.iter().enumerate() {

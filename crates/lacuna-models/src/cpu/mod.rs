@@ -1,7 +1,7 @@
 //! The predictor for CPUs.
 
 mod attention;
-mod believe;
+mod belief;
 mod experts;
 mod feed_forward;
 mod forward;
@@ -17,7 +17,7 @@ mod refresh;
 mod scratch;
 mod weights;
 
-pub use believe::believe;
+pub use belief::fast_belief;
 pub use kernel::Isa;
 pub use measure::{CpuSpeed, Product, ceiling_gflops, ceiling_of, memory_gbps};
 pub use predictor::CpuPredictor;

@@ -7,9 +7,9 @@ use super::kernel::{Isa, Lines};
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
-use crate::ask::{check, check_rows};
+use crate::checks::{check_rows, check_view};
 use crate::layout::{Layout, Selection};
-use crate::model::{SMALL, USUAL_BATCH};
+use crate::model::{DEFAULT_BATCH, SMALL_MODEL_BYTES};
 use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
 
 /// A model on the CPU, threaded through rayon's current pool.
@@ -47,7 +47,7 @@ impl CpuPredictor {
         Ok(Self {
             description,
             precision,
-            layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
+            layout: Layout::new(architecture.shifted, architecture.attention.visibility.default_blocks()),
             observed: Vec::new(),
             forward: Forward::new(architecture, weights, precision),
             reader: Reader::default(),
@@ -62,7 +62,7 @@ impl Predictor for CpuPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         for view in views {
-            check(view, &self.description, self.forward.kv_store.length(view.run))?;
+            check_view(view, &self.description, self.forward.kv_store.length(view.run))?;
         }
         let Self { forward, layout, description, observed, .. } = self;
         observed.clear();
@@ -129,12 +129,12 @@ impl Predictor for CpuPredictor {
         self.forward.refreshed.forget(run);
     }
 
-    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.forward.kv_store.offer(run, tokens, blocks);
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.forward.kv_store.store_prefix(run, tokens, blocks);
     }
 
-    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.forward.kv_store.recall(run, tokens, blocks)
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.forward.kv_store.reuse_prefix(run, tokens, blocks)
     }
 }
 
@@ -153,8 +153,8 @@ impl Model for CpuPredictor {
     }
 
     /// With a small model one canvas a thread is enough, and the rows of more would not stay in the caches.
-    fn usual_batch(&self) -> usize {
-        if self.forward.weights.bytes <= SMALL { rayon::current_num_threads() } else { USUAL_BATCH }
+    fn default_batch(&self) -> usize {
+        if self.forward.weights.bytes <= SMALL_MODEL_BYTES { rayon::current_num_threads() } else { DEFAULT_BATCH }
     }
 
     fn reuse_prompts(&mut self, bytes: usize) {
@@ -181,7 +181,7 @@ impl Model for CpuPredictor {
         sources: &[AttentionSource],
     ) -> lacuna::Result<Option<Vec<f32>>> {
         let view = View { tokens, attention: sources, ..View::default() };
-        check(&view, &self.description, None)?;
+        check_view(&view, &self.description, None)?;
         if position >= tokens.len() {
             return Err(Error::Request(format!("position {position} is not on a canvas of {}", tokens.len())).into());
         }

@@ -6,7 +6,7 @@ use lacuna::{Belief, Previous, Row, Target};
 use rayon::prelude::*;
 
 use super::attention::tile_rows;
-use super::believe::believe;
+use super::belief::fast_belief;
 use super::forward::Forward;
 use super::kernel::Lines;
 use crate::Result;
@@ -87,7 +87,7 @@ impl Reader {
                 let unguided = &unguided[request.unguided * vocabulary..][..vocabulary];
                 guide.mix(logits, unguided);
             }
-            request.belief = Some(believe(row, logits, &mut request.previous));
+            request.belief = Some(fast_belief(row, logits, &mut request.previous));
         };
         let tasks = requests.par_iter_mut().zip(rows).zip(logits.par_chunks_exact_mut(vocabulary));
         tasks.for_each(read);

@@ -9,7 +9,7 @@ use super::feed_forward::{FeedForward, Network};
 use super::kernel::{Element, magnitude};
 use super::matrix::{Linear, Matrix};
 use crate::architecture::{Attention, FeedForward as Description, RouterBias};
-use crate::checkpoint::{Numbers, Tensor};
+use crate::checkpoint::{StoredType, Tensor};
 use crate::weight::{Mlp, Role};
 use crate::{Checkpoint, Precision, Result};
 
@@ -135,13 +135,15 @@ enum Table {
 
 impl Embedding {
     fn load(tensor: &Tensor<'_>, precision: Precision) -> Result<Self> {
-        let table = match tensor.numbers() {
+        let table = match tensor.stored_type() {
             _ if precision == Precision::Int4 => Table::int8(tensor)?,
-            Numbers::F32 => Table::F32(tensor.to_vec()?),
-            Numbers::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
-            Numbers::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
+            StoredType::F32 => Table::F32(tensor.to_vec()?),
+            StoredType::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
+            StoredType::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
             _ if precision == Precision::F32 => Table::F32(tensor.to_vec()?),
-            Numbers::Quantized(_) | Numbers::Int8 | Numbers::Int4 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
+            StoredType::Quantized(_) | StoredType::Int8 | StoredType::Int4 => {
+                Table::Bf16(narrow(tensor, bf16::from_f32)?)
+            }
         };
         Ok(Self { table, hidden: tensor.columns() })
     }

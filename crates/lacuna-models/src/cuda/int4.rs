@@ -18,22 +18,22 @@ const BLOCK_BYTES: usize = 16 + BLOCK / 2;
 /// Weights that are rounded at a time.
 const STRETCH: usize = 16 << 20;
 
-/// Rows in int4, each of blocks and with a unit.
+/// Rows in int4, each of blocks and with a row_scale.
 pub(crate) struct Int4Rows {
     bytes: Buffer<u8>,
-    units: Buffer<f32>,
+    row_scales: Buffer<f32>,
 }
 
 /// Borrowed rows in int4.
 #[derive(Clone, Copy)]
 pub(crate) struct Int4Slice<'a> {
     pub(crate) bytes: DeviceSlice<'a, u8>,
-    pub(crate) units: DeviceSlice<'a, f32>,
+    pub(crate) row_scales: DeviceSlice<'a, f32>,
 }
 
 impl Int4Rows {
     pub(crate) fn new(gpu: &Arc<Gpu>, rows: usize, width: usize) -> Result<Self> {
-        Ok(Self { bytes: Buffer::new(gpu, rows * row_bytes(width))?, units: Buffer::new(gpu, rows)? })
+        Ok(Self { bytes: Buffer::new(gpu, rows * row_bytes(width))?, row_scales: Buffer::new(gpu, rows)? })
     }
 
     /// Rounds a tensor, or takes it as it is stored, and puts it at row `first`.
@@ -69,22 +69,22 @@ impl Int4Rows {
 
     fn write(&self, first: usize, packed: &[(Vec<u8>, f32)]) -> Result<()> {
         let bytes: Vec<u8> = packed.iter().flat_map(|(bytes, _)| bytes).copied().collect();
-        let units: Vec<f32> = packed.iter().map(|(_, unit)| *unit).collect();
+        let row_scales: Vec<f32> = packed.iter().map(|(_, row_scale)| *row_scale).collect();
         self.bytes.write(first * bytes.len() / packed.len().max(1), &bytes)?;
-        self.units.write(first, &units)
+        self.row_scales.write(first, &row_scales)
     }
 
     /// Some rows of `width` weights.
     pub(crate) fn rows(&self, rows: Range<usize>, width: usize) -> Int4Slice<'_> {
         let bytes = self.bytes.slice(rows.start * row_bytes(width)..rows.end * row_bytes(width));
-        Int4Slice { bytes, units: self.units.slice(rows) }
+        Int4Slice { bytes, row_scales: self.row_scales.slice(rows) }
     }
 }
 
 impl Int4Slice<'_> {
     /// True if there are `rows` rows of `width` weights.
     pub(crate) fn holds(self, rows: usize, width: usize) -> bool {
-        rows * row_bytes(width) <= self.bytes.len() && rows <= self.units.len()
+        rows * row_bytes(width) <= self.bytes.len() && rows <= self.row_scales.len()
     }
 }
 
@@ -108,14 +108,14 @@ impl Scratch {
         &mut self.row
     }
 
-    /// Bytes of the row, and its unit; `stored` gives the groups and the unit of one that was rounded before.
+    /// Bytes of the row, and its row_scale; `stored` gives the groups and the row_scale of one that was rounded before.
     fn pack(&mut self, stored: impl Fn(&mut [Group]) -> Option<f32>) -> (Vec<u8>, f32) {
         let Self { row, groups, values } = self;
         groups.resize(int4::groups(row.len()), Group::default());
-        let unit = stored(groups).unwrap_or_else(|| int4::choose(row, groups));
+        let row_scale = stored(groups).unwrap_or_else(|| int4::choose(row, groups));
         values.clear();
         values.resize(groups.len() * GROUP, 0);
-        int4::round(row, unit, groups, &mut values[..row.len()]);
+        int4::round(row, row_scale, groups, &mut values[..row.len()]);
         let mut bytes = vec![0; row_bytes(row.len())];
         let groups = groups.iter().zip(values.as_chunks::<GROUP>().0);
         for (index, (group, values)) in groups.enumerate() {
@@ -126,6 +126,6 @@ impl Scratch {
             int4::pack(values, target);
             target.chunks_exact_mut(4).for_each(|four| four.swap(1, 2));
         }
-        (bytes, unit)
+        (bytes, row_scale)
     }
 }

@@ -117,7 +117,7 @@ impl KvStore {
     }
 
     /// Leaves the leading blocks of a run to others.
-    pub(crate) fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+    pub(crate) fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
         let Self { gpu, precision, layers, width, runs, prompts, .. } = self;
         let (length, layers, width) = (tokens.len(), *layers, *width);
         let Some(cache) = runs.get(&run).filter(|cache| cache.length >= length) else { return };
@@ -131,9 +131,9 @@ impl KvStore {
     }
 
     /// Gives a run the longest beginning of its text that others have left. Returns its length.
-    pub(crate) fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+    pub(crate) fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
         let mut prompts = std::mem::take(&mut self.prompts);
-        let recalled = prompts.find(tokens, blocks).and_then(|(length, _, stored)| {
+        let reused = prompts.find(tokens, blocks).and_then(|(length, _, stored)| {
             self.forget(run);
             let mut cache = self.allocate(tokens.len()).ok()?;
             cache.copy(&self.gpu, self.layers, self.width, length, stored).ok()?;
@@ -141,7 +141,7 @@ impl KvStore {
             Some(length)
         });
         self.prompts = prompts;
-        recalled.unwrap_or(0)
+        reused.unwrap_or(0)
     }
 
     /// Drops the cache of a run.

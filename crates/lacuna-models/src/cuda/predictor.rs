@@ -13,10 +13,10 @@ use super::kernel::Kernels;
 use super::measure::{ceiling_gflops, keep_busy};
 use super::read::Reader;
 use super::weights::Weights;
-use crate::ask::{check, check_rows};
+use crate::checks::{check_rows, check_view};
 use crate::error::amount;
 use crate::layout::Layout;
-use crate::model::{SMALL, USUAL_BATCH};
+use crate::model::{DEFAULT_BATCH, SMALL_MODEL_BYTES};
 use crate::{Advice, Architecture, Checkpoint, Error, Memory, Model, Precision, Profile, Result};
 
 /// A model on an NVIDIA GPU.
@@ -38,7 +38,7 @@ const CANVAS: usize = 512;
 /// Bytes that the driver, the libraries and the kernels take.
 const OVERHEAD: usize = 700 << 20;
 /// Canvases that keep a GPU busy with a small model.
-const BATCH_OF_A_SMALL_MODEL: usize = 128;
+const SMALL_MODEL_BATCH: usize = 128;
 /// The largest head that the attention kernel has registers for.
 const LARGEST_HEAD: usize = 256;
 
@@ -88,7 +88,7 @@ impl CudaPredictor {
             },
             architecture: architecture.clone(),
             precision,
-            layout: Layout::new(architecture.shifted, architecture.attention.visibility.usual_blocks()),
+            layout: Layout::new(architecture.shifted, architecture.attention.visibility.default_blocks()),
             reader: Reader::new(&gpu, architecture)?,
             forward,
             weight_bytes: Weights::bytes(checkpoint, precision),
@@ -162,7 +162,7 @@ impl Predictor for CudaPredictor {
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         for view in views {
-            check(view, &self.description, self.forward.kv_store.length(view.run))?;
+            check_view(view, &self.description, self.forward.kv_store.length(view.run))?;
         }
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
@@ -188,14 +188,14 @@ impl Predictor for CudaPredictor {
         self.forward.kv_store.forget(run);
     }
 
-    fn offer(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
         if self.gpu.bind().is_ok() {
-            self.forward.kv_store.offer(run, tokens, blocks);
+            self.forward.kv_store.store_prefix(run, tokens, blocks);
         }
     }
 
-    fn recall(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.gpu.bind().map_or(0, |()| self.forward.kv_store.recall(run, tokens, blocks))
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.gpu.bind().map_or(0, |()| self.forward.kv_store.reuse_prefix(run, tokens, blocks))
     }
 }
 
@@ -213,8 +213,8 @@ impl Model for CudaPredictor {
         Memory { weights: self.weight_bytes, buffers }
     }
 
-    fn usual_batch(&self) -> usize {
-        if self.weight_bytes <= SMALL { BATCH_OF_A_SMALL_MODEL } else { USUAL_BATCH }
+    fn default_batch(&self) -> usize {
+        if self.weight_bytes <= SMALL_MODEL_BYTES { SMALL_MODEL_BATCH } else { DEFAULT_BATCH }
     }
 
     fn reuse_prompts(&mut self, bytes: usize) {

@@ -13,7 +13,7 @@ use super::kernel::{Kernels, NoiseCall, Slots, Source, Table};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
-use crate::checkpoint::{Numbers, Tensor};
+use crate::checkpoint::{StoredType, Tensor};
 use crate::weight::{Mlp, Role};
 use crate::{Attention, Checkpoint, FeedForward, Precision, Result, WeightFormat, architecture};
 
@@ -230,7 +230,7 @@ impl<'a> Loader<'a> {
     }
 
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
-        let narrow = !matches!(tensor.numbers(), Numbers::F32 | Numbers::F16);
+        let narrow = !matches!(tensor.stored_type(), StoredType::F32 | StoredType::F16);
         let is_bf16 = narrow && self.precision != Precision::F32;
         let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
         let target = match is_bf16 {
@@ -264,9 +264,9 @@ impl<'a> Upload<'a> {
             return self.kernels.noise(NoiseCall { seed, mean, step }, target);
         }
         let plain = tensor.plain_bytes();
-        let (dtype, size) = match tensor.numbers() {
-            Numbers::F16 if plain.is_some() => (1, 2),
-            Numbers::Bf16 if plain.is_some() => (2, 2),
+        let (dtype, size) = match tensor.stored_type() {
+            StoredType::F16 if plain.is_some() => (1, 2),
+            StoredType::Bf16 if plain.is_some() => (2, 2),
             _ => (0, 4),
         };
         let (total, mut widened) = (tensor.length() * size, Vec::new());

@@ -262,24 +262,24 @@ pub(crate) fn texts_that_begin_alike_are_computed_once(load: Load, every: usize)
             let mut runs = [plan.answer(prompt, model.description()).unwrap()];
             decode(&mut runs, model).unwrap();
             let [run] = runs;
-            (run.canvas().tokens().to_vec(), run.recalled(), run.rows_computed())
+            (run.canvas().tokens().to_vec(), run.reused(), run.rows_computed())
         };
         let system: Vec<Token> = (0..27).map(|position| position * 31 % 500).collect();
         let other = [&system[..], &[7, 8, 9]].concat();
         let (alone, none, all) = run(&other, model.as_mut());
         model.reuse_prompts(1 << 20);
         let (first, nothing, _) = run(&system, model.as_mut());
-        let (again, recalled, fewer) = run(&other, model.as_mut());
+        let (again, reused, fewer) = run(&other, model.as_mut());
         assert_eq!((none, nothing), (0, 0));
         assert_eq!(again, alone, "{family} {strategy}");
         let opens = strategy == "fast-dllm-v2";
-        assert_eq!(recalled, if opens { 16 } else { 24 }, "{family} {strategy}");
+        assert_eq!(reused, if opens { 16 } else { 24 }, "{family} {strategy}");
         assert!(fewer < all && model.prompt_bytes() <= 1 << 20);
         // A chat goes on: the answer before is part of the prompt.
         let turn = [&first[..], &[1, 2, 3]].concat();
-        let (text, recalled, _) = run(&turn, model.as_mut());
+        let (text, reused, _) = run(&turn, model.as_mut());
         model.reuse_prompts(0);
         assert_eq!((model.prompt_bytes(), run(&turn, model.as_mut()).0), (0, text), "{family} {strategy}");
-        assert!(recalled >= 32, "{family} {strategy}: {recalled}");
+        assert!(reused >= 32, "{family} {strategy}: {reused}");
     }
 }

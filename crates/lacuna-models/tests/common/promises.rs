@@ -117,7 +117,7 @@ pub(crate) fn guidance_mixes_the_logits_of_two_views(load: Load) {
             let source = if name == "dream-tiny" { usize::max(position, 1) - 1 } else { position };
             let mix = |(with, without): (&f32, &f32)| without + 2.5 * (with - without);
             let mut mixed: Vec<f32> = guided[source].iter().zip(&unguided[source]).map(mix).collect();
-            let expected = plain(position).believe(&mut mixed, &mut None).unwrap();
+            let expected = plain(position).belief(&mut mixed, &mut None).unwrap();
             let found = &beliefs[2 * position];
             assert_eq!(found.token, expected.token);
             assert!((found.first - expected.first).abs() < 1e-6 && (found.entropy - expected.entropy).abs() < 1e-5);

@@ -233,7 +233,7 @@ class Model:
         """Number of its replicas, one for each GPU that `device` names."""
 
     @property
-    def usual_batch(self) -> int:
+    def default_batch(self) -> int:
         """Recommended batch size for many texts, on each replica."""
 
     def score_pairs(

@@ -44,7 +44,7 @@ class LacunaLM(LM):
         self.model = Model(
             path or pretrained, device="auto" if device == "cuda:0" else device, precision=precision, threads=threads
         )
-        self.batch = self.model.usual_batch if batch_size == "auto" else int(batch_size)
+        self.batch = self.model.default_batch if batch_size == "auto" else int(batch_size)
         self.samples, self.checks_greedy = int(mc_num), is_check_greedy
         self.guidance = 0.0 if cfg is None else float(cfg)
         self.options: dict[str, Any] = options if cfg is None else {"guidance": cfg, **options}

@@ -265,7 +265,7 @@ class Model(_native.Model):
         **options: Unpack[Seedless],
     ) -> Iterator[Result]:
         """The results in order, each of a prompt and its seed."""
-        room = self.replicas * (self.usual_batch if batch is None else positive("batch", batch))
+        room = self.replicas * (self.default_batch if batch is None else positive("batch", batch))
         plan = self.plan(**options)
 
         def begin(number: int, prompt: Any, seed: int) -> Stream:

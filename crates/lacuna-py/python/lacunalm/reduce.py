@@ -22,7 +22,7 @@ def beliefs(
     """The width of the logits, and for each row: its token; the logits of the token, of the best, of the second best and of the scored
     token; the sum of all exp(logit - best), and that of (logit - best) exp(logit - best); 1 if the row has something that is not a number.
 
-    Exponentials are in single precision, sums in double, as in `Row::believe` of the Rust crate. A step waits for launches of small
+    Exponentials are in single precision, sums in double, as in `Row::belief` of the Rust crate. A step waits for launches of small
     kernels more than for their work, so that there are few of them; what is left to compute of a row is done by the caller.
     """
     width = logits.shape[-1]

@@ -22,7 +22,7 @@ class Together:
                     # Tasks that were started together get the chance to join.
                     await asyncio.sleep(0)
                 if self.turn is None or self.turn.done():
-                    some = self.waiting[: self.model.replicas * self.model.usual_batch]
+                    some = self.waiting[: self.model.replicas * self.model.default_batch]
                     self.turn = asyncio.ensure_future(asyncio.to_thread(self.model.advance, some))
                 # A task that is cancelled must not take the step from the others.
                 await asyncio.shield(self.turn)

@@ -175,7 +175,7 @@ impl Worker {
                 let (nfe, rows) = (nfe_now - nfe, rows_now - rows);
                 let outcome = Outcome { positions, runs: jobs.len(), seconds, nfe, rows, committed };
                 let begun = jobs.iter().zip(begins).filter(|(_, begins)| *begins);
-                shared.metrics.recalled.add(begun.map(|(job, _)| job.run.recalled()).sum());
+                shared.metrics.reused.add(begun.map(|(job, _)| job.run.reused()).sum());
                 {
                     let standing = &mut shared.lock().threads[*number];
                     (standing.prompt_bytes, standing.failures) = (model.prompt_bytes(), 0);

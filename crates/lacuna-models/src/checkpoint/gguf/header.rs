@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::checkpoint::files::{Content, map};
-use crate::checkpoint::tensors::Numbers;
+use crate::checkpoint::tensors::StoredType;
 use crate::{Error, Result};
 
 /// Most dimensions of a tensor.
@@ -38,7 +38,7 @@ pub(crate) struct Part {
 pub(crate) struct Stored {
     pub(crate) part: usize,
     /// None for a type that is not supported, whose number is given.
-    pub(crate) numbers: std::result::Result<Numbers, u32>,
+    pub(crate) stored_type: std::result::Result<StoredType, u32>,
     /// Rows first, as in safetensors.
     pub(crate) shape: Vec<usize>,
     pub(crate) range: Range<usize>,
@@ -182,13 +182,13 @@ impl Info {
     /// The tensor's place in a file of `length` bytes whose tensors begin at `start`.
     fn place(self, start: usize, length: usize) -> std::result::Result<(String, Stored), String> {
         let Self { name, shape, kind, offset } = self;
-        let numbers = Numbers::of_ggml(kind).ok_or(kind);
-        let bytes = match numbers {
+        let stored_type = StoredType::of_ggml(kind).ok_or(kind);
+        let bytes = match stored_type {
             // Its size is not known, and it will be refused if it is needed.
             Err(_) => Some(0),
-            Ok(numbers) => {
+            Ok(stored_type) => {
                 let elements = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-                let (block, bytes) = numbers.block();
+                let (block, bytes) = stored_type.block();
                 if !shape.last().is_some_and(|columns| columns.is_multiple_of(block)) {
                     return Err(format!("the rows of tensor {name} are not whole blocks of {block} values"));
                 }
@@ -198,7 +198,7 @@ impl Info {
         let begin = usize::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
         let range = begin.zip(bytes).and_then(|(begin, bytes)| Some(begin..begin.checked_add(bytes)?));
         match range.filter(|range| range.end <= length) {
-            Some(range) => Ok((name, Stored { part: 0, numbers, shape, range })),
+            Some(range) => Ok((name, Stored { part: 0, stored_type, shape, range })),
             None => Err(format!("it ends at byte {length}, before tensor {name} does")),
         }
     }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-use super::{Element, Kernel, Lines, TOUCH, WORTH_A_THREAD, magnitude};
+use super::{Element, Kernel, Lines, TOUCH_COST, WORTH_A_THREAD, magnitude};
 
 /// Rows of `k` values, laid out for a kernel.
 pub(crate) struct Activations<E: 'static> {
@@ -47,7 +47,7 @@ impl<E: Element> Activations<E> {
             });
         };
         let panel = self.panel;
-        if rows * k * TOUCH < WORTH_A_THREAD {
+        if rows * k * TOUCH_COST < WORTH_A_THREAD {
             self.bytes.chunks_exact_mut(panel).enumerate().for_each(fill_panel);
         } else {
             self.bytes.par_chunks_exact_mut(panel).enumerate().for_each(fill_panel);

@@ -121,7 +121,7 @@ impl Element for i8 {
     }
 
     fn put_column_scales(trailer: &mut [Self], run: &[Self], scales: &[f32]) {
-        let mut sums = [0i32; MOST_COLUMNS];
+        let mut sums = [0i32; MAX_COLUMNS];
         let sums = &mut sums[..scales.len()];
         for quads in run.chunks_exact(scales.len() * 4) {
             for (sum, quad) in sums.iter_mut().zip(quads.as_chunks::<4>().0) {
@@ -137,7 +137,7 @@ impl Element for i8 {
 }
 
 /// Columns of the widest tile.
-pub(super) const MOST_COLUMNS: usize = 32;
+pub(super) const MAX_COLUMNS: usize = 32;
 
 for_each_isa! {
     /// Writes f32 activations as they are.

@@ -50,4 +50,4 @@ use tile::Kernel;
 /// Below this many multiplications, or what takes as long, a second thread costs more than it gives.
 pub(crate) const WORTH_A_THREAD: usize = 1 << 20;
 /// Multiplications that take as long as touching one value.
-pub(crate) const TOUCH: usize = 16;
+pub(crate) const TOUCH_COST: usize = 16;

@@ -149,7 +149,7 @@ impl<E: Element, W: Columns<E>> Part<'_, E, W> {
         while let Some((run, panel)) = order.next() {
             // Behind the task's last panel usually another task of this thread begins.
             let &(next_run, next) = order.peek().unwrap_or(&(0, panel + 1));
-            let next = if next < all { weights.kept(next, next_run) } else { &[] };
+            let next = if next < all { weights.stored_run(next, next_run) } else { &[] };
             let lines = next.len().div_ceil(LINE).div_ceil(row_panels.len());
             weights.with_run(panel, run, |values, depth| {
                 for (index, row_panel) in row_panels.clone().enumerate() {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
-use super::element::MOST_COLUMNS;
+use super::element::MAX_COLUMNS;
 use super::panels::{Columns, Source};
 use super::{Element, Kernel, Lines};
 use crate::int4::{self, GROUP, Group};
@@ -88,7 +88,7 @@ impl Columns<i8> for Nibbles {
         self.k
     }
 
-    fn kept(&self, panel: usize, run: usize) -> &[u8] {
+    fn stored_run(&self, panel: usize, run: usize) -> &[u8] {
         let start = panel * self.panel + run * run_bytes(self.kernel, self.kernel.depth);
         &self.bytes[start..][..run_bytes(self.kernel, run_depth(self.kernel, self.k, run))]
     }
@@ -98,7 +98,7 @@ impl Columns<i8> for Nibbles {
         WIDE.with_borrow_mut(|wide| {
             wide.resize(kernel.columns * kernel.depth + kernel.column_trailer());
             let wide = &mut wide[..kernel.columns * depth + kernel.column_trailer()];
-            widen_run(self.kept(panel, run), kernel.columns, depth, wide);
+            widen_run(self.stored_run(panel, run), kernel.columns, depth, wide);
             work(wide, depth);
         });
     }
@@ -121,7 +121,7 @@ struct Scratch {
     /// Values of 0 to 15, whole groups of each column.
     values: Vec<u8>,
     groups: Vec<Group>,
-    units: [f32; MOST_COLUMNS],
+    row_scales: [f32; MAX_COLUMNS],
 }
 
 impl Scratch {
@@ -130,28 +130,28 @@ impl Scratch {
         let groups = int4::groups(k);
         self.row.resize(k, 0.0);
         self.values.clear();
-        self.values.resize(MOST_COLUMNS * groups * GROUP, 0);
+        self.values.resize(MAX_COLUMNS * groups * GROUP, 0);
         self.groups.clear();
-        self.groups.resize(MOST_COLUMNS * groups, Group::default());
-        self.units = [0.0; MOST_COLUMNS];
+        self.groups.resize(MAX_COLUMNS * groups, Group::default());
+        self.row_scales = [0.0; MAX_COLUMNS];
         for (index, column) in columns.enumerate() {
             let (values, chosen) =
                 (&mut self.values[index * groups * GROUP..], &mut self.groups[index * groups..][..groups]);
             source.read(column, 0, &mut self.row)?;
-            let unit = source.groups(column, chosen).unwrap_or_else(|| int4::choose(&self.row, chosen));
-            int4::round(&self.row, unit, chosen, &mut values[..k]);
+            let row_scale = source.groups(column, chosen).unwrap_or_else(|| int4::choose(&self.row, chosen));
+            int4::round(&self.row, row_scale, chosen, &mut values[..k]);
             // Behind the last one there is nothing.
             if let Some(last) = chosen.last() {
                 values[k..groups * GROUP].fill(last.zero());
             }
-            self.units[index] = unit;
+            self.row_scales[index] = row_scale;
         }
         Ok(())
     }
 
     /// Writes all runs of a panel.
     fn write(&self, kernel: &Kernel<i8>, panel: &mut [u8]) {
-        let (width, groups) = (kernel.columns, self.values.len() / (MOST_COLUMNS * GROUP));
+        let (width, groups) = (kernel.columns, self.values.len() / (MAX_COLUMNS * GROUP));
         let value = |column: usize, k: usize| match k < groups * GROUP {
             true => self.values[column * groups * GROUP + k],
             false => 0,
@@ -176,7 +176,7 @@ impl Scratch {
             wide.resize(width * depth + kernel.column_trailer());
             widen_run(run, width, depth, &mut wide);
             let (wide, trailer) = wide.split_at_mut(width * depth);
-            i8::put_column_scales(trailer, wide, &self.units[..width]);
+            i8::put_column_scales(trailer, wide, &self.row_scales[..width]);
             let start = run.len() - trailer.len();
             run[start..].iter_mut().zip(trailer).for_each(|(byte, value)| *byte = *value as u8);
         }
@@ -283,7 +283,7 @@ mod tests {
                 let (column, k) = (index / 4 % columns, index / (4 * columns) * 4 + index % 4);
                 let value = values[(k / 8 * columns + column) * 4 + k % 4] >> (k / 4 % 2 * 4) & 15;
                 let group = Group::from_byte(groups[k / GROUP * columns + column]).unwrap();
-                prop_assert_eq!(i16::from(*found), group.units(value));
+                prop_assert_eq!(i16::from(*found), group.int8(value));
             }
             #[cfg(target_arch = "x86_64")]
             if Isa::Avx2.is_available() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::element::MOST_COLUMNS;
+use super::element::MAX_COLUMNS;
 use super::{Element, Kernel, Lines, magnitude};
 use crate::int4::Group;
 
@@ -23,7 +23,7 @@ pub(crate) trait Source: Sync {
         None
     }
 
-    /// The groups of a column that is stored in int4, and its unit.
+    /// The groups of a column that is stored in int4, and its scale.
     fn groups(&self, _column: usize, _groups: &mut [Group]) -> Option<f32> {
         None
     }
@@ -49,7 +49,7 @@ pub(crate) trait Columns<E: 'static>: Sync {
     fn k(&self) -> usize;
 
     /// The bytes of run `run` of panel `panel`.
-    fn kept(&self, panel: usize, run: usize) -> &[u8];
+    fn stored_run(&self, panel: usize, run: usize) -> &[u8];
 
     /// Gives `work` that run as the kernel takes it, with its trailer, and how deep it is.
     fn with_run(&self, panel: usize, run: usize, work: impl FnOnce(&[E], usize));
@@ -118,7 +118,7 @@ impl<E: Element> Columns<E> for Panels<E> {
     }
 
     #[allow(unsafe_code)]
-    fn kept(&self, panel: usize, run: usize) -> &[u8] {
+    fn stored_run(&self, panel: usize, run: usize) -> &[u8] {
         let (values, _) = self.run(panel, run);
         // SAFETY: elements are plain numbers.
         unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
@@ -144,8 +144,8 @@ fn pack_panel<E: Element, S: Source>(
     source: &S,
 ) -> Result<(), S::Error> {
     let &Kernel { columns: width, step, depth, .. } = kernel;
-    let (mut wide, mut narrow) = ([0.0; STRETCH], [[E::default(); STRETCH]; MOST_COLUMNS]);
-    let mut scales = [E::scale(1.0); MOST_COLUMNS];
+    let (mut wide, mut narrow) = ([0.0; STRETCH], [[E::default(); STRETCH]; MAX_COLUMNS]);
+    let mut scales = [E::scale(1.0); MAX_COLUMNS];
     if E::SCALED {
         for (scale, column) in scales.iter_mut().zip(columns.clone()) {
             if let Some(stored) = source.scale(column) {

@@ -202,14 +202,14 @@ proptest! {
         let case = Case { m, n, k };
         let mut groups = vec![Group::default(); int4::groups(k)];
         let mut rounded = vec![0.0; n * k];
-        let mut units = vec![0.0; n];
-        for (column, unit) in units.iter_mut().enumerate() {
+        let mut row_scales = vec![0.0; n];
+        for (column, row_scale) in row_scales.iter_mut().enumerate() {
             let row: Vec<f32> = (0..k).map(|k| case.weight(column, k)).collect();
-            *unit = int4::choose(&row, &mut groups);
+            *row_scale = int4::choose(&row, &mut groups);
             let mut values = vec![0; k];
-            int4::round(&row, *unit, &groups, &mut values);
+            int4::round(&row, *row_scale, &groups, &mut values);
             for (k, value) in values.iter().enumerate() {
-                rounded[column * case.k + k] = f32::from(groups[k / int4::GROUP].units(*value)) * *unit;
+                rounded[column * case.k + k] = f32::from(groups[k / int4::GROUP].int8(*value)) * *row_scale;
             }
         }
         struct Rounded<'a>(&'a [f32], &'a [f32], usize);
@@ -227,7 +227,7 @@ proptest! {
             let (activations, _) = case.operands(kernel);
             let [mut four, mut eight] = [vec![0.0; m * n], vec![0.0; m * n]];
             multiply(&activations, &case.nibbles(kernel), &mut four, n, false);
-            let weights = Panels::pack_for(kernel, n, k, Rounded(&rounded, &units, k)).unwrap();
+            let weights = Panels::pack_for(kernel, n, k, Rounded(&rounded, &row_scales, k)).unwrap();
             multiply(&activations, &weights, &mut eight, n, false);
             prop_assert_eq!(&four, &eight, "{}", name);
             let (plain, _) = case.operands(&scalar::I8);

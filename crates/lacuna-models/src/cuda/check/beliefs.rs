@@ -155,7 +155,7 @@ impl Rig {
                 guide.mix(&mut logits, &row(self.requests + request));
             }
             let asked = Row::new(0, Target::Position(request), &self.sampling, &self.allowed, Draw::new(0, 0, 0));
-            let b = Row { scored_token: Some(1), ..asked }.believe(&mut logits, &mut None).expect("logits are finite");
+            let b = Row { scored_token: Some(1), ..asked }.belief(&mut logits, &mut None).expect("logits are finite");
             exact.extend([f64::from(b.token), b.probability, b.first, b.second, b.entropy, b.scored.unwrap_or(0.0)]);
         }
         Ok(exact)

@@ -61,9 +61,9 @@ pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         let mut columns = Vec::with_capacity(n * k);
         for row in weights.chunks_exact(k) {
             let (mut groups, mut values) = (vec![Group::default(); int4::groups(k)], vec![0; k]);
-            let unit = int4::choose(row, &mut groups);
-            int4::round(row, unit, &groups, &mut values);
-            let weight = |(k, &value): (usize, &u8)| f64::from(groups[k / GROUP].units(value)) * f64::from(unit);
+            let row_scale = int4::choose(row, &mut groups);
+            int4::round(row, row_scale, &groups, &mut values);
+            let weight = |(k, &value): (usize, &u8)| f64::from(groups[k / GROUP].int8(value)) * f64::from(row_scale);
             columns.extend(values.iter().enumerate().map(weight));
         }
         let sum = |i: usize| -> f64 {

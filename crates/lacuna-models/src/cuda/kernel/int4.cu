@@ -1,5 +1,5 @@
-// Products with weights of four bits. They are widened to bf16 in registers, as the whole numbers of units that they are, and
-// multiplied on tensor cores; the units come last.
+// Products with weights of four bits. They are widened to bf16 in registers, as the int8 values that they are, and
+// multiplied on tensor cores; the row scales come last.
 //
 // A row of weights is in blocks of 512: a byte for each of 16 groups of 32 (scale - 1 in the lower half, zero point in the upper), those
 // of groups 0, 4, 8 and 12 first, then of 1, 5 and so on; then their values, 16 bytes for each group: of each four bytes the lower halves
@@ -13,7 +13,7 @@
 #define INT4_RUN 128  // of k: four groups
 
 DEVICE void put(const Int4Product& p, size_t at, u32 n, float sum) {
-    sum *= p.units[n];
+    sum *= p.row_scales[n];
     if (p.output_is_f32) {
         float* output = (float*)p.output + at;
         *output = p.add ? *output + sum : sum;

@@ -23,7 +23,7 @@ c_structs! {
         /// `n` rows of blocks.
         weights: In<u8>,
         /// Scale of each row of weights.
-        units: In<f32>,
+        row_scales: In<f32>,
         /// `[m][n]`, f32 if `output_is_f32`, else elements.
         output: Out<Untyped>,
         /// `[pair of chunks][m][n]`, if several blocks of threads share a sum.
@@ -77,13 +77,13 @@ impl Kernels {
     pub(crate) fn product_int4(&self, factors: Factors<'_>, parts: DeviceSlice<'_, f32>) -> Result<()> {
         let Factors { m, n, k, input, weights, output } = factors;
         assert!(factors.fit() && int4_parts(m, n) <= parts.len());
-        let (Operand::Elements(input), Operand::Int4(Int4Slice { bytes, units })) = (input, weights) else {
+        let (Operand::Elements(input), Operand::Int4(Int4Slice { bytes, row_scales })) = (input, weights) else {
             unreachable!("weights in int4 are multiplied with elements")
         };
         let argument = Int4Product {
             input: input.input(),
             weights: bytes.into(),
-            units: units.into(),
+            row_scales: row_scales.into(),
             output: Out::at(output.address()),
             parts: parts.into(),
             m: to_u32(m),

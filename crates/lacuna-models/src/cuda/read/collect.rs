@@ -45,15 +45,15 @@ impl<'a> Pending<'a> {
             if let Some(key) = request.history {
                 history.replaced(key, log_total(outcome));
             }
-            (request, believe(outcome, target.position(), scored_token.is_some(), before))
+            (request, belief_of(outcome, target.position(), scored_token.is_some(), before))
         })
     }
 }
 
-/// The belief that a row's summary holds; as [`lacuna::Row::believe`] to about a millionth.
+/// The belief that a row's summary holds; as [`lacuna::Row::belief`] to about a millionth.
 ///
 /// `before` is the logarithm of the sum of exponentials that the row is compared with, if any.
-fn believe(found: &Summary, position: usize, scored: bool, before: Option<f64>) -> Result<Belief> {
+fn belief_of(found: &Summary, position: usize, scored: bool, before: Option<f64>) -> Result<Belief> {
     let log_total = log_total(found);
     if !log_total.is_finite() {
         return Err(Error::NotFinite { position });

@@ -74,7 +74,7 @@ impl Reader {
         rows: &[Row<'_>],
     ) -> lacuna::Result<Vec<Belief>> {
         let credited: Vec<&Row<'_>> = rows.iter().filter(|row| row.credit.is_some()).collect();
-        let mut credited = self.believe_on_host(forward, layout, &credited)?.into_iter();
+        let mut credited = self.beliefs_on_host(forward, layout, &credited)?.into_iter();
         let (mut beliefs, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in rows {
             let prefetched = match row.credit {
@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// The beliefs at rows whose logits the host gets.
-    fn believe_on_host(
+    fn beliefs_on_host(
         &mut self,
         forward: &mut Forward,
         layout: &Layout,
@@ -110,7 +110,7 @@ impl Reader {
         let guides = self.fetch(forward, layout, requests.iter().filter_map(|request| request.guide))?;
         let guided = logits.iter_mut().zip(rows).filter_map(|(logits, row)| Some((logits, row.guide?)));
         guided.zip(&guides).for_each(|((logits, guide), unguided)| guide.mix(logits, unguided));
-        Ok(logits.par_iter_mut().zip(rows).map(|(logits, row)| row.believe(logits, &mut None)).collect())
+        Ok(logits.par_iter_mut().zip(rows).map(|(logits, row)| row.belief(logits, &mut None)).collect())
     }
 
     /// The logits of all tokens of a view, row by row, as the model gives them.

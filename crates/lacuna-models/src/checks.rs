@@ -1,11 +1,11 @@
-//! Checks of the questions put to predictors.
+//! Checks of views and rows.
 
 use lacuna::{Compute, Description, Row, Sampling, TokenRule, View, Visibility};
 
 use crate::Error;
 
-/// Refuses a view that a model cannot observe; `kept` leading positions of its run have keys and values that were kept.
-pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -> lacuna::Result<()> {
+/// Refuses a view that a model cannot observe; `cached` leading positions of its run are in the KV cache.
+pub(crate) fn check_view(view: &View<'_>, model: &Description, cached: Option<usize>) -> lacuna::Result<()> {
     let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
     let length = view.tokens.len();
     if length == 0 {
@@ -56,13 +56,13 @@ pub(crate) fn check(view: &View<'_>, model: &Description, kept: Option<usize>) -
             let reason = format!("the positions to compute must ascend and lie in a canvas of {length}");
             return Err(Error::Request(reason).into());
         }
-        let known = kept.unwrap_or(0);
-        let complete = match (view.blocks.or(model.visibility.usual_blocks()), positions.last()) {
+        let known = cached.unwrap_or(0);
+        let complete = match (view.blocks.or(model.visibility.default_blocks()), positions.last()) {
             (Some(blocks), Some(&last)) => {
                 let unknown = known..blocks.end(last).min(length);
                 positions.iter().filter(|position| unknown.contains(position)).count() == unknown.len()
             }
-            _ => kept == Some(length),
+            _ => cached == Some(length),
         };
         if !complete {
             return Err(Error::Request(format!(
@@ -98,8 +98,8 @@ fn check_row(row: &Row<'_>, vocabulary: usize) -> lacuna::Result<()> {
     Ok(())
 }
 
-/// True if nothing happens to the logits but that some are left out, and the largest is chosen.
-pub(crate) fn takes_the_largest(sampling: &Sampling) -> bool {
+/// True if the token with the largest allowed logit is chosen, without temperature, truncation or deferred tokens.
+pub(crate) fn is_greedy(sampling: &Sampling) -> bool {
     let largest = match sampling.rule {
         TokenRule::Greedy => true,
         TokenRule::Nucleus { temperature, top_p, top_k } => temperature <= 0.0 && top_p >= 1.0 && top_k == 0,

@@ -1,16 +1,16 @@
-//! Beliefs from logits: what [`Row::believe`] says, in one pass.
+//! Beliefs from logits in one pass, as [`Row::belief`] defines them.
 
 use lacuna::{Belief, Error, Previous, Result, Row, Token, alternatives};
 
 use super::kernel::{Summary, divergence};
-use crate::ask::takes_the_largest;
+use crate::checks::is_greedy;
 
-/// The belief of a row of logits, which are used up; as [`Row::believe`] to about a millionth, and several times as fast.
+/// The belief of a row of logits, which are used up; as [`Row::belief`] to about a millionth, and several times as fast.
 ///
 /// `logits` must have room for every token that the row names.
-pub fn believe(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
-    if !takes_the_largest(row.sampling) || row.credit.is_some() {
-        return row.believe(logits, previous);
+pub fn fast_belief(row: &Row<'_>, logits: &mut [f32], previous: &mut Option<Previous>) -> Result<Belief> {
+    if !is_greedy(row.sampling) || row.credit.is_some() {
+        return row.belief(logits, previous);
     }
     let not_finite = || Error::NotFinite { position: row.target.position() };
     if !row.allowed.keep(logits) {
@@ -78,8 +78,8 @@ mod tests {
                 let row = Row { scored_token, remember: true, ..Row::new(0, target, &sampling, &allowed, draw) };
                 let (mut kept, mut kept_exact) = (None, None);
                 for step in 0..3 {
-                    let found = believe(&row, &mut logits(step, length, reach), &mut kept).unwrap();
-                    let exact = row.believe(&mut logits(step, length, reach), &mut kept_exact).unwrap();
+                    let found = fast_belief(&row, &mut logits(step, length, reach), &mut kept).unwrap();
+                    let exact = row.belief(&mut logits(step, length, reach), &mut kept_exact).unwrap();
                     assert_eq!(found.token, exact.token);
                     for (found, exact) in [
                         (found.probability, exact.probability),
@@ -107,8 +107,8 @@ mod tests {
         for (position, value) in [(3, f32::NAN), (5, f32::NAN), (5, f32::INFINITY)] {
             let mut logits = logits(1, 40, 2.0);
             logits[position] = value;
-            assert!(matches!(believe(&row, &mut logits, &mut None), Err(Error::NotFinite { position: 9 })));
+            assert!(matches!(fast_belief(&row, &mut logits, &mut None), Err(Error::NotFinite { position: 9 })));
         }
-        assert!(believe(&row, &mut [f32::NEG_INFINITY; 8], &mut None).is_err());
+        assert!(fast_belief(&row, &mut [f32::NEG_INFINITY; 8], &mut None).is_err());
     }
 }
