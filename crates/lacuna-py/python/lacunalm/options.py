@@ -69,7 +69,7 @@ class Seedless(TypedDict, total=False):
     """stop once everything before the first end token is decided; the text is the same. It must be true or
     false. Default: true."""
     top_logprobs: int | None
-    """number of most probable tokens to tell, with their log-probabilities, for every token at the step that
+    """number of most probable tokens to return, with their log-probabilities, for every token at the step that
     decided it. It must be a whole number from 0 to 20. Default: 0."""
     layer: int | Sequence[int] | str | None
     """dos, certain-dos, dos-gain: layers whose attention is used, from 0: 4, or 2,4, or 2-5, or all; several are

@@ -69,7 +69,7 @@ async fn what_cannot_be_done_is_refused_by_name() {
     for (field, value, word) in [
         ("logit_bias", json!({"5": 1}), "logits"),
         ("tools", json!([{"type": "function"}]), "tools"),
-        ("tools", json!([{"type": "function", "function": {"name": "a b"}}]), "no name of a function"),
+        ("tools", json!([{"type": "function", "function": {"name": "a b"}}]), "not a function name"),
         ("tool_choice", json!("required"), "there are no tools"),
         ("response_format", json!({"type": "xml"}), "response_format"),
         ("response_format", json!({"type": "json_schema", "json_schema": {"schema": {"not": {}}}}), "json_schema: "),

@@ -160,7 +160,7 @@ async fn a_slot_is_probed() {
     let text: String = seen["tokens"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
     assert_eq!(text, "Grüße 31");
     for (field, value, word) in [
-        ("position", json!(0), "decided"),
+        ("position", json!(0), "not masked"),
         ("position", json!(9999), "not on the canvas"),
         ("candidates", json!(99), "at most 20"),
         ("layer", json!([99]), "layer"),
