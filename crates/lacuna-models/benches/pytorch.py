@@ -106,7 +106,9 @@ class Mixture(nn.Module):
     def forward(self, hidden):
         x = hidden.view(-1, hidden.shape[-1])
         chosen, share = self.choose(x)
-        counts = torch.zeros(len(x), self.experts.count, device="cuda", dtype=chosen.dtype).scatter_(1, chosen, 1).sum(0)
+        counts = (
+            torch.zeros(len(x), self.experts.count, device="cuda", dtype=chosen.dtype).scatter_(1, chosen, 1).sum(0)
+        )
         order = chosen.view(-1).argsort()
         rows, counts = x[order // self.experts.active], counts.cpu().tolist()
         self.used = sum(count > 0 for count in counts)
@@ -134,7 +136,10 @@ class Block(nn.Module):
         x = F.rms_norm(hidden, (width,), self.attention_norm, 1e-5)
         query, key, value = (F.linear(x, w).view(batch, length, -1, HEAD) for w in (self.query, self.key, self.value))
         if shape.head_norms:
-            query, key = F.rms_norm(query, (HEAD,), self.query_norm, 1e-6), F.rms_norm(key, (HEAD,), self.key_norm, 1e-6)
+            query, key = (
+                F.rms_norm(query, (HEAD,), self.query_norm, 1e-6),
+                F.rms_norm(key, (HEAD,), self.key_norm, 1e-6),
+            )
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         query, key = rotated(query, cosines, sines), rotated(key, cosines, sines)
         if cached is not None:
@@ -191,7 +196,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--shape", choices=SHAPES, default="llada-8b")
     parser.add_argument("--length", type=int, default=640, help="positions of a canvas with full attention")
-    parser.add_argument("--prefix", type=int, default=640, help="cached positions before the block of a block-causal model")
+    parser.add_argument(
+        "--prefix", type=int, default=640, help="cached positions before the block of a block-causal model"
+    )
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--way", choices=["sampling", "attention", "compiled"], default="sampling")
     parser.add_argument("--repetitions", type=int, default=20)
