@@ -116,6 +116,11 @@ export async function finished(page) {
     null,
     { timeout: 240_000 },
   );
+  // The page may still be scrolling smoothly to the lanes.
+  await page.waitForFunction(() => {
+    const before = scrollY;
+    return new Promise((resolve) => setTimeout(() => resolve(scrollY === before), 150));
+  });
 }
 
 /** Goes to a step. */

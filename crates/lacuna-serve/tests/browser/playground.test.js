@@ -369,7 +369,12 @@ test("a token tells its step, probability, entropy and dependency", () =>
     async (page) => {
       await runToEnd(page);
       const tip = page.locator("#tip");
-      await page.locator(".cell").first().hover();
+      // The last step may still be drawn anew under the pointer.
+      for (let moves = 0; moves < 50 && !(await tip.isVisible()); moves += 1) {
+        await page.locator("h1").hover();
+        await page.locator(".cell").first().hover();
+        await page.waitForTimeout(100);
+      }
       await tip.waitFor();
       const said = await tip.textContent();
       for (const word of ["place 1 of 64", "step 1 of", "probability", "entropy", "attention", "rank 1 of 64"])
