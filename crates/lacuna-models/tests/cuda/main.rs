@@ -3,6 +3,7 @@
 //! Without a GPU each test says so and passes.
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use common::{families, family_decoding};
 use cudarc::driver::result as driver;
 use lacuna::catalogue::Params;
 use lacuna::{
-    Belief, Canvas, Description, Observation, Options, Predictor, Recipe, Row, Run, Sampling, Strategy, Target, Token,
-    TokenRule, TokenSet, View, decode,
+    Belief, Canvas, Observation, Options, Predictor, Recipe, Row, Run, Sampling, Strategy, Target, Token, TokenRule,
+    TokenSet, View, Wrapper, decode,
 };
 use lacuna_models::{
     Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, check, compile_kernels, describe_gpu,
@@ -69,6 +70,13 @@ macro_rules! with {
         $($(#[$meta])* #[test] fn $name() { if $there() $body })*
     };
 }
+
+mod fp8;
+mod odd;
+mod waits;
+
+use odd::{Odd, assert_alike, assert_belief};
+use waits::assert_one_wait;
 
 with! { gpu:
     fn reading_in_pieces_is_reading_at_once() {
@@ -413,64 +421,6 @@ with! { real_gpu:
     }
 }
 
-with! { gpu_with_fp8:
-    fn reading_in_pieces_is_reading_at_once_in_fp8() {
-        promises::reading_in_pieces_is_reading_at_once(on_gpu, &FP8);
-    }
-
-    fn a_batch_is_each_view_alone_in_fp8() {
-        promises::a_batch_is_each_view_alone(on_gpu, &FP8);
-    }
-
-    fn where_nothing_has_changed_a_cache_changes_no_bit_in_fp8() {
-        promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &FP8);
-    }
-
-    fn a_batch_of_large_products_is_each_view_alone_in_fp8() {
-        a_batch_of_large_products_is_each_view_alone(Precision::Fp8);
-    }
-
-    fn two_loads_and_two_runs_give_the_same_bits_in_fp8() {
-        two_loads_and_two_runs_give_the_same_bits(Precision::Fp8);
-    }
-
-    fn fp8_stays_close_to_bf16() {
-        let embedded = Checkpoint::embedded().unwrap();
-        let prompt = "Tom has 3 boxes with 12 apples each. He eats 5 apples. How many apples are left?";
-        let mut tokens = embedded.text().unwrap().chat(&[("user", prompt)]).unwrap();
-        tokens.resize(tokens.len() + 128, embedded.mask_token().unwrap());
-        let random = Checkpoint::random(Shape::Small).unwrap();
-        let biased = tiny("dream-tiny");
-        let cases = [(embedded, tokens, 0.03), (random, long(333), 0.2), (biased, long(150), 0.2)];
-        for (checkpoint, tokens, tolerance) in cases {
-            let [exact, found] = [Precision::Bf16, Precision::Fp8].map(|precision| {
-                let mut model = on_gpu(&checkpoint, precision);
-                model.observe(&[view(&tokens)]).unwrap();
-                model.logits(0).unwrap().concat()
-            });
-            let error = relative(&found, &exact);
-            let name = checkpoint.name();
-            assert!(error > 1e-4 && error < tolerance, "{name}: fp8 is off by {error:.4} of the logits' norm");
-        }
-    }
-
-    fn fp8_weighs_less_and_says_so() {
-        let checkpoint = Checkpoint::random(Shape::Small).unwrap();
-        let [bf16, fp8] = [Precision::Bf16, Precision::Fp8].map(|precision| on_gpu(&checkpoint, precision));
-        assert_eq!(fp8.precision(), Precision::Fp8);
-        assert!(fp8.memory(128).weights < bf16.memory(128).weights * 2 / 3);
-        assert!(fp8.memory(128).buffers > bf16.memory(128).buffers);
-    }
-
-    fn fp8_refuses_sizes_that_it_cannot_multiply() {
-        let (folder, checkpoint) = Odd::ALL[0].checkpoint();
-        let refused = CudaPredictor::load(&checkpoint, Some(Precision::Fp8)).err().unwrap();
-        let expected = "fp8 needs sizes that are multiples of 16, but this model's hidden size is 66: use precision bf16";
-        assert_eq!(refused.to_string(), expected);
-        drop(folder);
-    }
-}
-
 /// With LLaDA's head size and vocabulary, and products that are worth trying several algorithms for.
 fn a_batch_of_large_products_is_each_view_alone(precision: Precision) {
     let checkpoint = Checkpoint::random(Shape::Medium).unwrap();
@@ -547,257 +497,6 @@ fn all_kernels_compile_for_several_architectures_and_heads() {
             }
         }
     }
-}
-
-/// A step waits once for the GPU, whatever it reads, and gives what it gives without a plan.
-fn assert_one_wait(model: &mut CudaPredictor, prompt: usize, length: usize) {
-    let nucleus = |top_p, top_k| TokenRule::Nucleus { temperature: 0.7, top_p, top_k };
-    let drawn = |choice| Options { sampling: Sampling { rule: choice, ..Sampling::default() }, ..Options::default() };
-    let guided = |choice| Options { guidance: 1.5, ..drawn(choice) };
-    let options = [
-        Options::default(),
-        drawn(TokenRule::Gumbel { temperature: 0.7 }),
-        guided(TokenRule::Greedy),
-        guided(nucleus(1.0, 0)),
-        guided(nucleus(0.9, 20)),
-    ];
-    let names = ["dos", "dos+top3", "dos+eb", "confidence", "random+eb"];
-    let mut cases: Vec<(&str, &Options)> =
-        names.iter().flat_map(|name| options.iter().map(|options| (*name, options))).collect();
-    let others =
-        ["random", "dos+threshold", "dos+klass", "dos+eb+backtrack", "margin+eb", "fast-dllm", "klass", "saber"];
-    cases.extend(others.map(|name| (name, &options[0])));
-    if model.description().shadows {
-        cases.extend(["wino", "dos+eb+verify"].map(|name| (name, &options[0])));
-    }
-    let params = Params::new().with("layer", &[1, 3][..]).unwrap();
-    for (strategy, options) in cases {
-        assert_one_wait_for(model, (prompt, length, length), &[strategy], &params, options);
-    }
-    for strategy in names {
-        for cache in ["prefix", "dual", "dkv"] {
-            let params = params.clone().with("cache", cache).unwrap();
-            assert_one_wait_for(model, (prompt, length, length / 3), &[strategy], &params, &options[0]);
-        }
-    }
-    // From one block to the next.
-    let pairs = [["klass", "dos+eb"], ["dos+klass", "saber"], ["wino", "dos+eb+verify"]];
-    for strategies in pairs.iter().take(if model.description().shadows { 3 } else { 2 }) {
-        assert_one_wait_for(model, (prompt, 12, 4), strategies, &params, &options[0]);
-    }
-    // Bounds between all and nothing, so that reads end in any of their rounds, and orders that are drawn.
-    let entropy = (model.description().vocabulary as f64).ln();
-    for (positions, order_temperature) in [(4.0, 0.0), (12.0, 0.2), (1e3, 0.2)] {
-        let gamma = positions * entropy;
-        let params = params.clone().with("gamma", gamma).unwrap().with("threshold", 0.1).unwrap();
-        let params = params.with("order_temperature", order_temperature).unwrap();
-        for strategies in [&["dos+eb"][..], &["dos+score-threshold"]] {
-            assert_one_wait_for(model, (prompt, length, length), strategies, &params, &options[0]);
-        }
-        let together = ["dos+eb", "random+eb", "dos", "dos+eb"];
-        assert_one_wait_for(model, (prompt, length, length), &together, &params, &options[4]);
-    }
-}
-
-/// The same for canvases that are decoded together: a prompt of so many tokens, so many to decode, in blocks of so many.
-fn assert_one_wait_for(
-    model: &mut CudaPredictor,
-    (prompt, length, block): (usize, usize, usize),
-    strategies: &[&str],
-    params: &Params,
-    options: &Options,
-) {
-    let begin = |model: &dyn Predictor| -> Vec<Run> {
-        let begin = |(strategy, seed): (&&str, u64)| {
-            let tokens: Vec<Token> = (5..).take(prompt + seed as usize).collect();
-            let canvas = Canvas::with_tail(&tokens, length, model.description().mask).unwrap();
-            let can_be_drawn = !strategy.starts_with("random") && !strategy.ends_with("score-threshold");
-            let recipe = Recipe::parse(strategy, params).unwrap();
-            let used = params.filter(|name| recipe.uses(name) && (can_be_drawn || name != "order_temperature"));
-            let strategy = Strategy::parse(strategy, &used).unwrap().in_blocks(block);
-            let options = Options { seed, ..options.clone() };
-            Run::new(canvas, strategy, options, model.description()).unwrap()
-        };
-        strategies.iter().zip(0..).map(begin).collect()
-    };
-    let step = |runs: &mut [Run], model: &mut dyn Predictor| {
-        let mut runs: Vec<&mut Run> = runs.iter_mut().filter(|run| !run.is_finished()).collect();
-        if !runs.is_empty() {
-            lacuna::step(&mut runs, model).unwrap();
-        }
-    };
-    let mut blind = begin(model);
-    let steps = if length < 16 { length } else { 4 };
-    (0..steps).for_each(|_| step(&mut blind, &mut Blind(model)));
-    let mut waits = Vec::new();
-    // Once for buffers to grow.
-    for _ in 0..2 {
-        let mut runs = begin(model);
-        waits.clear();
-        while waits.len() < steps && runs.iter().any(|run| !run.is_finished()) {
-            let before = model.waits();
-            step(&mut runs, model);
-            waits.push(model.waits() - before);
-        }
-        for (run, blind) in runs.into_iter().zip(&blind) {
-            assert_eq!(run.trace(), blind.trace(), "{strategies:?} with {params:?}, {options:?}");
-            run.abandon(model);
-        }
-    }
-    assert!(waits.iter().all(|waits| *waits == 1), "{waits:?}: {strategies:?} with {params:?}, {options:?}");
-    blind.into_iter().for_each(|run| run.abandon(model));
-}
-
-/// A model that gets no plans.
-struct Blind<'a>(&'a mut dyn Predictor);
-
-impl Predictor for Blind<'_> {
-    fn description(&self) -> &Description {
-        self.0.description()
-    }
-    fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        let views: Vec<View<'_>> =
-            views.iter().map(|view| View { plan: lacuna::ReadPlan::default(), ..*view }).collect();
-        self.0.observe(&views)
-    }
-    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
-        self.0.read(rows)
-    }
-    fn forget(&mut self, run: u64) {
-        self.0.forget(run);
-    }
-}
-
-/// A model whose sizes divide by as little as they may.
-#[derive(Clone, Copy, Debug)]
-struct Odd {
-    hidden: usize,
-    heads: usize,
-    key_value_heads: usize,
-    mlp: usize,
-    vocabulary: usize,
-}
-
-impl Odd {
-    const ALL: [Self; 6] = [
-        Self { hidden: 66, heads: 3, key_value_heads: 1, mlp: 101, vocabulary: 131 },
-        Self { hidden: 96, heads: 6, key_value_heads: 2, mlp: 56, vocabulary: 5001 },
-        Self { hidden: 160, heads: 2, key_value_heads: 2, mlp: 72, vocabulary: 300 },
-        // Its tables travel to the GPU in two pieces.
-        Self { hidden: 256, heads: 1, key_value_heads: 1, mlp: 40, vocabulary: 20_011 },
-        Self { hidden: 256, heads: 2, key_value_heads: 1, mlp: 200, vocabulary: 1000 },
-        Self { hidden: 192, heads: 3, key_value_heads: 3, mlp: 104, vocabulary: 4097 },
-    ];
-
-    /// Dream's kind, so that there are biases, groups of heads and a shift.
-    fn checkpoint(self) -> (tempfile::TempDir, Checkpoint) {
-        let Self { hidden, heads, key_value_heads, mlp, vocabulary } = self;
-        let folder = tempfile::tempdir().unwrap();
-        let config = serde_json::json!({
-            "model_type": "Dream", "hidden_size": hidden, "num_hidden_layers": 2, "num_attention_heads": heads,
-            "num_key_value_heads": key_value_heads, "intermediate_size": mlp, "vocab_size": vocabulary,
-            "max_position_embeddings": 4096, "rope_theta": 10000.0, "mask_token_id": 3, "rms_norm_eps": 1e-6,
-        });
-        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
-        let key = hidden / heads * key_value_heads;
-        let mut tensors: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
-        let mut add = |name: String, shape: &[usize]| {
-            let length: usize = shape.iter().product();
-            let seed = name.bytes().fold(7u32, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
-            let noise = |i: usize| {
-                let x = (i as u32).wrapping_add(seed).wrapping_mul(0x9E37_79B9);
-                ((x ^ (x >> 15)).wrapping_mul(0x85EB_CA6B) >> 8) as f32 / (1 << 23) as f32 - 1.0
-            };
-            let (mean, reach) = match shape {
-                [_, k] => (0.0, (3.0 / *k as f32).sqrt()),
-                _ if name.ends_with("bias") => (0.0, 0.2),
-                _ => (1.0, 0.1),
-            };
-            let bytes = (0..length).flat_map(|i| (mean + reach * noise(i)).to_le_bytes()).collect();
-            tensors.insert(name, (shape.to_vec(), bytes));
-        };
-        add("model.embed_tokens.weight".into(), &[vocabulary, hidden]);
-        add("lm_head.weight".into(), &[vocabulary, hidden]);
-        add("model.norm.weight".into(), &[hidden]);
-        for layer in 0..2 {
-            let name = |part: &str| format!("model.layers.{layer}.{part}");
-            for (part, rows, k) in [
-                ("self_attn.q_proj", hidden, hidden),
-                ("self_attn.k_proj", key, hidden),
-                ("self_attn.v_proj", key, hidden),
-                ("self_attn.o_proj", hidden, hidden),
-                ("mlp.gate_proj", mlp, hidden),
-                ("mlp.up_proj", mlp, hidden),
-                ("mlp.down_proj", hidden, mlp),
-            ] {
-                add(name(&format!("{part}.weight")), &[rows, k]);
-                if ["q_proj", "k_proj", "v_proj"].iter().any(|biased| part.ends_with(biased)) {
-                    add(name(&format!("{part}.bias")), &[rows]);
-                }
-            }
-            add(name("input_layernorm.weight"), &[hidden]);
-            add(name("post_attention_layernorm.weight"), &[hidden]);
-        }
-        let views = tensors
-            .iter()
-            .map(|(name, (shape, bytes))| (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
-        safetensors::serialize_to_file(views, None, &folder.path().join("model.safetensors")).unwrap();
-        let checkpoint = Checkpoint::open(folder.path()).unwrap();
-        (folder, checkpoint)
-    }
-}
-
-/// The logits, scores and beliefs of a canvas are those of the CPU.
-fn assert_alike(odd: Odd, cpu: &mut dyn Model, gpu: &mut dyn Model, length: usize, logit: f64, score: f32) {
-    let tokens: Vec<Token> = (0..length).map(|i| if i % 3 == 0 { 3 } else { (i * 7 % 100) as Token }).collect();
-    let attention: Vec<_> = (0..2).map(|layer| lacuna::AttentionSource { layer, heads: Vec::new() }).collect();
-    let view = View { tokens: &tokens, attention: &attention, ..View::default() };
-    let (exact, found) = (cpu.observe(&[view]).unwrap().remove(0), gpu.observe(&[view]).unwrap().remove(0));
-    let error = distance(&found.dependency.concat(), &exact.dependency.concat());
-    assert!(error < score, "{odd:?} at {length}: scores are off by {error:e}");
-    let error = relative(&gpu.logits(0).unwrap().concat(), &cpu.logits(0).unwrap().concat());
-    assert!(error < logit, "{odd:?} at {length}: logits are off by {error:e} of their norm");
-    if gpu.precision() == Precision::F32 {
-        // Everything, few tokens, and one alone, which may be deferred.
-        let vocabulary = gpu.description().vocabulary;
-        let all = TokenSet::all_but(vocabulary, &[3, 0]);
-        let words = |keep: fn(usize) -> u32| -> Arc<[u32]> {
-            all.words().iter().enumerate().map(|(at, word)| word & keep(at)).collect()
-        };
-        let sets =
-            [all.clone(), words(|at| 0x8000_0012 << (at % 3)).into(), words(|at| u32::from(at == 0) << 1).into()];
-        let allowed = |at: usize| &sets[at % sets.len()];
-        let sampling = Sampling::default();
-        let rows: Vec<Row<'_>> = (0..length)
-            .map(|at| Row { scored_token: Some(5), allowed: allowed(at), ..row(0, Target::Position(at), &sampling) })
-            .collect();
-        for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
-            assert_belief(found, &exact, 2e-4);
-        }
-        // More tokens than the GPU searches at once.
-        for (top_p, top_k, deferred) in
-            [(0.999, 0, 1), (0.5, 0, 1), (0.9, 3000, 1), (1.0, 130, 1), (1.0, 1, 0), (1e-9, 0, 0)]
-        {
-            let choice = TokenRule::Nucleus { temperature: 0.8, top_p, top_k };
-            let sampling = Sampling { rule: choice, deferred: vec![1; deferred] };
-            let row = |at| Row { allowed: allowed(at), ..row(0, Target::Position(at), &sampling) };
-            let rows: Vec<Row<'_>> = (0..length).step_by(5).map(row).collect();
-            for (found, exact) in gpu.read(&rows).unwrap().iter().zip(cpu.read(&rows).unwrap()) {
-                assert_belief(found, &exact, 2e-3);
-            }
-        }
-    }
-}
-
-fn assert_belief(found: &Belief, exact: &Belief, tolerance: f64) {
-    let close = |found: f64, exact: f64| (found - exact).abs() <= tolerance * exact.abs().max(1e-3);
-    let same = found.token == exact.token
-        && close(found.probability, exact.probability)
-        && close(found.first, exact.first)
-        && close(found.second, exact.second)
-        && close(found.entropy, exact.entropy)
-        && close(found.scored.unwrap_or(0.0), exact.scored.unwrap_or(0.0));
-    assert!(same, "{found:?} is not {exact:?}");
 }
 
 /// The distance of two slices, as a share of the norm of the second.
