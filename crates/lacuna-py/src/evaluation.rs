@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::PoisonError;
 
 use lacuna::catalogue::Params;
-use lacuna::{Belief, Borders, Description, Observation, Predictor, Replica, Row, Token, View};
+use lacuna::{Belief, Observation, Predictor, Replica, Row, Token, View, Wrapper};
 use lacuna_cli::{CheckpointCodec, Measurement, Subject, describe_model, measure};
 use lacuna_eval::run::{Entry, Part, Shard, TextCodec};
 use lacuna_models::{Convention, PlanContext, Request};
@@ -219,9 +219,13 @@ struct Threaded<'a> {
     pool: &'a Pool,
 }
 
-impl Predictor for Threaded<'_> {
-    fn description(&self) -> &Description {
-        self.model.description()
+impl Wrapper for Threaded<'_> {
+    fn inner(&self) -> &dyn Predictor {
+        self.model
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        self.model
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
@@ -231,18 +235,6 @@ impl Predictor for Threaded<'_> {
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
         self.pool.run(|| self.model.read(rows)).map_err(wrap)?
-    }
-
-    fn forget(&mut self, run: u64) {
-        self.model.forget(run);
-    }
-
-    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.model.store_prefix(run, tokens, blocks);
-    }
-
-    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.model.reuse_prefix(run, tokens, blocks)
     }
 }
 
@@ -269,23 +261,19 @@ impl Called {
     }
 }
 
-impl Predictor for Called {
-    fn description(&self) -> &Description {
-        self.given.description()
+impl Wrapper for Called {
+    fn inner(&self) -> &dyn Predictor {
+        &self.given
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        &mut self.given
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
         self.given.clear(true);
         self.given.set(self.ask(views).map_err(wrap)?);
         self.given.observe(views)
-    }
-
-    fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {
-        self.given.read(rows)
-    }
-
-    fn forget(&mut self, run: u64) {
-        self.given.forget(run);
     }
 }
 

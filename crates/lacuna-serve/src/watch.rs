@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use lacuna::{
-    Belief, Borders, Compute, Description, Draw, Guide, Observation, Predictor, Result, Row, Run, Sampling, Target,
-    Token, TokenRule, TokenSet, View,
+    Belief, Compute, Draw, Guide, Observation, Predictor, Result, Row, Run, Sampling, Target, Token, TokenRule,
+    TokenSet, View, Wrapper,
 };
 use lacuna_models::Plan;
 
@@ -116,9 +116,13 @@ fn greedy(sampling: &Sampling) -> Sampling {
     sampling
 }
 
-impl Predictor for Watcher<'_> {
-    fn description(&self) -> &Description {
-        self.model.description()
+impl Wrapper for Watcher<'_> {
+    fn inner(&self) -> &dyn Predictor {
+        self.model
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        self.model
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
@@ -129,21 +133,5 @@ impl Predictor for Watcher<'_> {
             self.spent += begun.elapsed();
         }
         Ok(observed)
-    }
-
-    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
-        self.model.read(rows)
-    }
-
-    fn forget(&mut self, run: u64) {
-        self.model.forget(run);
-    }
-
-    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.model.store_prefix(run, tokens, blocks);
-    }
-
-    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.model.reuse_prefix(run, tokens, blocks)
     }
 }

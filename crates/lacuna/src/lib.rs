@@ -90,7 +90,7 @@ pub use pace::{
 };
 pub use predictor::{
     AttentionSource, Borders, Compute, Credit, Description, Guide, Measure, Observation, Predictor, RankByAttention,
-    ReadPlan, Refresh, Row, StopRule, Target, View, Visibility,
+    ReadPlan, Refresh, Row, StopRule, Target, View, Visibility, Wrapper,
 };
 pub use replicas::{Replica, Work, decode_all};
 pub use revision::{Backtrack, Changes, Contrast, Doubt, Edit, Ends, Regroup, Remdm, Replan, Revision, Verify};

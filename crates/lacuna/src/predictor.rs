@@ -38,6 +38,55 @@ pub trait Predictor {
     }
 }
 
+/// A predictor around another one. What it does not define is left to the inner one.
+pub trait Wrapper {
+    /// The inner predictor.
+    fn inner(&self) -> &dyn Predictor;
+
+    /// The inner predictor, to be used.
+    fn inner_mut(&mut self) -> &mut dyn Predictor;
+
+    /// As [`Predictor::observe`].
+    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        self.inner_mut().observe(views)
+    }
+
+    /// As [`Predictor::read`].
+    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        self.inner_mut().read(rows)
+    }
+}
+
+impl<W: Wrapper> Predictor for W {
+    fn description(&self) -> &Description {
+        self.inner().description()
+    }
+
+    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
+        Wrapper::observe(self, views)
+    }
+
+    fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
+        Wrapper::read(self, rows)
+    }
+
+    fn forget(&mut self, run: u64) {
+        self.inner_mut().forget(run);
+    }
+
+    fn piece(&self) -> usize {
+        self.inner().piece()
+    }
+
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.inner_mut().store_prefix(run, tokens, blocks);
+    }
+
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.inner_mut().reuse_prefix(run, tokens, blocks)
+    }
+}
+
 /// Properties of a model that decoding depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lacuna::{Belief, Borders, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View};
+use lacuna::{Belief, Borders, Canvas, Description, Observation, Options, Predictor, Row, Run, Token, View, Wrapper};
 use lacuna_models::{
     Checkpoint, CpuSpeed, Device, Isa, KernelTime, Model, Plan, Precision, Profile, Shape, forward_bytes,
     forward_flops, load,
@@ -113,9 +113,13 @@ struct Timed {
     rows: usize,
 }
 
-impl Predictor for Timed {
-    fn description(&self) -> &Description {
-        self.inner.description()
+impl Wrapper for Timed {
+    fn inner(&self) -> &dyn Predictor {
+        &*self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        &mut *self.inner
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
@@ -132,10 +136,6 @@ impl Predictor for Timed {
         self.read += begun.elapsed();
         self.rows += rows.len();
         beliefs
-    }
-
-    fn forget(&mut self, run: u64) {
-        self.inner.forget(run);
     }
 }
 

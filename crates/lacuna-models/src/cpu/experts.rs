@@ -35,7 +35,7 @@ pub(crate) struct Routed {
     chosen: Vec<Chosen>,
     /// Indices into `chosen`, ordered by expert.
     grouped: Vec<usize>,
-    /// What the experts of a wave make of their rows, in the order of `grouped`.
+    /// Outputs of the experts of a wave, in the order of `grouped`.
     output: Lines<f32>,
     /// Buffers of single experts, for as many as are computed at once.
     idle: Mutex<Vec<Buffers>>,

@@ -363,7 +363,7 @@ class Model(_native.Model):
     @overload
     def score(
         self,
-        text: str,
+        text: str | Sequence[int] | SupportsToList,
         *,
         prompt: Prompt | None = None,
         system: str | None = None,
@@ -390,21 +390,6 @@ class Model(_native.Model):
         guidance: float | None = None,
         batch: int | None = None,
     ) -> list[Score]: ...
-    @overload
-    def score(
-        self,
-        text: Sequence[int] | SupportsToList,
-        *,
-        prompt: Prompt | None = None,
-        system: str | None = None,
-        raw: bool = False,
-        order: Literal["estimate", "left", "right", "random"] | None = None,
-        steps: Sequence[Sequence[int]] | None = None,
-        samples: int | None = None,
-        seed: int | None = None,
-        guidance: float | None = None,
-        batch: int | None = None,
-    ) -> Score: ...
     def score(
         self,
         text: Any,

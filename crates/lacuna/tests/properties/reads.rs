@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use lacuna::catalogue::Params;
 use lacuna::scripted::Scripted;
 use lacuna::{
-    Belief, Canvas, Description, Observation, Options, Predictor, ReadPlan, Result, Row, Run, StopRule, Strategy,
-    Target, View, decode,
+    Belief, Canvas, Observation, Options, Predictor, ReadPlan, Result, Row, Run, StopRule, Strategy, Target, View,
+    Wrapper, decode,
 };
 
 use super::cases::*;
@@ -18,20 +18,17 @@ struct Counting {
     rows: usize,
 }
 
-impl Predictor for Counting {
-    fn description(&self) -> &Description {
-        self.model.description()
+impl Wrapper for Counting {
+    fn inner(&self) -> &dyn Predictor {
+        &self.model
     }
-    fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
-        self.model.observe(views)
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        &mut self.model
     }
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         self.reads += 1;
         self.rows += rows.len();
         self.model.read(rows)
-    }
-    fn forget(&mut self, run: u64) {
-        self.model.forget(run);
     }
 }
 
@@ -91,9 +88,12 @@ impl Planned {
     }
 }
 
-impl Predictor for Planned {
-    fn description(&self) -> &Description {
-        self.model.description()
+impl Wrapper for Planned {
+    fn inner(&self) -> &dyn Predictor {
+        &self.model
+    }
+    fn inner_mut(&mut self) -> &mut dyn Predictor {
+        &mut self.model
     }
     fn observe(&mut self, views: &[View<'_>]) -> Result<Vec<Observation>> {
         self.check();
@@ -133,9 +133,6 @@ impl Predictor for Planned {
     fn read(&mut self, rows: &[Row<'_>]) -> Result<Vec<Belief>> {
         self.read.extend(rows.iter().map(|row| row.target));
         self.model.read(rows)
-    }
-    fn forget(&mut self, run: u64) {
-        self.model.forget(run);
     }
 }
 
