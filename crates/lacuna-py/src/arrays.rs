@@ -6,7 +6,7 @@ use lacuna::{AttentionSource, Belief, Row, Token, TokenRule};
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
 
 use crate::errors::raise;
 
@@ -202,31 +202,48 @@ impl Logits {
             (Some(_), _) => return Ok(None),
             (None, _) => None,
         };
-        let Some(suppressed) = suppressed(rows, shape(tensor)?[1]) else { return Ok(None) };
-        let keys: Vec<u64> = rows.iter().map(|row| row.draw.key()).collect();
-        let scored = rows.iter().any(|row| row.scored_token.is_some());
-        let scored = scored.then(|| rows.iter().map(|row| row.scored_token.unwrap_or(0)).collect::<Vec<Token>>());
+        let width = shape(tensor)?[1];
+        let Some(suppressed) = suppressed(rows, width) else { return Ok(None) };
+        let which = wanted.iter().map(|&row| row as u64);
+        let keys = rows.iter().map(|row| row.draw.key());
+        let named = rows.iter().map(|row| u64::from(row.scored_token.unwrap_or(0)));
+        let numbers = integer_bytes(py, which.chain(keys).chain(named));
+        let is_scored = rows.iter().any(|row| row.scored_token.is_some());
         let sampling = (suppressed, &first.sampling.deferred, temperature);
-        let module = py.import("lacunalm.reduce")?;
-        let reduced = module.call_method1("beliefs", (tensor, wanted, unguided, sampling, keys, scored))?;
-        let (width, numbers): (usize, Vec<[f64; 8]>) = reduced.extract()?;
-        let belief = |(row, numbers): (&Row<'_>, [f64; 8])| {
-            let [total, weighted, token, own, best, second, scored, spoilt] = numbers;
-            let log_total = best + total.ln();
-            (spoilt == 0.0 && log_total.is_finite()).then(|| Belief {
+        let arguments = (tensor, numbers, unguided, sampling, is_scored);
+        let reduced = torch_functions(py)?.call_method1("beliefs", arguments)?;
+        let numbers = PyBuffer::<f32>::get(&reduced)?.to_vec(py)?;
+        let belief = |(row, &numbers): (&Row<'_>, &[f32; 8])| {
+            let [token, own, best, second, scored, share, entropy, spoilt] = numbers.map(f64::from);
+            // Beside the best: the weight of all others, if there are any, and what part of the whole they are.
+            let others = if second == f64::NEG_INFINITY { 0.0 } else { (second - best).exp() / share };
+            let (log_total, part) = (best + others.ln_1p(), others / (1.0 + others));
+            let uncertain = if part > 0.0 { part * (entropy - others.ln()) } else { 0.0 };
+            (!spoilt.is_nan() && log_total.is_finite()).then(|| Belief {
                 token: token as Token,
                 probability: (own - log_total).exp(),
                 first: (best - log_total).exp(),
                 second: (second - log_total).exp(),
-                entropy: (total.ln() - weighted / total).max(0.0),
+                entropy: (others.ln_1p() + uncertain).max(0.0),
                 divergence: None,
                 scored: row.scored_token.map(|_| (scored - log_total).exp()),
                 vote: None,
                 alternatives: Vec::new(),
             })
         };
+        let (numbers, _) = numbers.as_chunks::<8>();
         Ok(Some((width, rows.iter().zip(numbers).map(belief).collect())))
     }
+}
+
+/// The functions that torch does the work of.
+fn torch_functions(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("lacunalm.reduce")
+}
+
+/// 64-bit integers as memory, from which torch makes a tensor at once.
+fn integer_bytes(py: Python<'_>, integers: impl Iterator<Item = u64>) -> Bound<'_, PyByteArray> {
+    PyByteArray::new(py, &integers.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>())
 }
 
 /// The few tokens that none of the rows may choose; none if the rows differ, or if there are many.
@@ -358,9 +375,12 @@ pub(crate) fn dependency(
     };
     let what = format!("the attention of layer {layer}");
     let scores = if is_tensor(&given)? {
-        let tensor = without_batch(given, 3)?;
+        let tensor = without_batch(given.clone(), 3)?;
         check_attention(&what, &shape(&tensor)?, heads, masked.len())?;
-        Array::of(&sum_on_device(tensor, heads, masked)?, &what)?.numbers
+        let unmasked = (0..masked.len()).filter(|&position| !masked[position]).map(|position| position as u64);
+        let arguments = (tensor, integer_bytes(given.py(), unmasked), heads);
+        PyBuffer::<f32>::get(&torch_functions(given.py())?.call_method1("attention_to", arguments)?)?
+            .to_vec(given.py())?
     } else {
         let array = Array::of(&given, &what)?.without_batch(3);
         check_attention(&what, &array.shape, heads, masked.len())?;
@@ -404,25 +424,6 @@ fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) 
             "{what} must be [heads, {length}, {length}], [{length}, {length}] or ready scores [{length}], but it is {shape:?}"
         ))),
     }
-}
-
-/// [`Array::attention_to_unmasked`], computed on the tensor's device.
-fn sum_on_device<'py>(tensor: Bound<'py, PyAny>, heads: &[usize], masked: &[bool]) -> PyResult<Bound<'py, PyAny>> {
-    let py = tensor.py();
-    let dimensions = shape(&tensor)?.len();
-    let mut tensor = tensor;
-    if !heads.is_empty() {
-        tensor = tensor.get_item(PyList::new(py, heads)?)?;
-    }
-    tensor = tensor.call_method0("float")?;
-    if dimensions == 3 {
-        tensor = tensor.call_method1("mean", (0,))?;
-    }
-    if dimensions >= 2 {
-        let unmasked: Vec<usize> = (0..masked.len()).filter(|&position| !masked[position]).collect();
-        tensor = tensor.get_item((PyEllipsis::get(py), unmasked))?.call_method1("sum", (-1,))?;
-    }
-    Ok(tensor)
 }
 
 /// True if it is one of torch, or behaves like one.

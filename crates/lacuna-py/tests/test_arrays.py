@@ -1,7 +1,10 @@
 """Arrays of numpy and torch, where they are installed."""
 
 import math
+import sys
+import types
 import unittest
+import unittest.mock
 
 import lacunalm as lacuna
 
@@ -15,6 +18,11 @@ except ImportError:
     torch = None
 
 LENGTH, VOCABULARY, HEADS, LAYERS = 12, 7, 4, 2
+
+
+def numbers(*kinds):
+    """64-bit integers, which wrap around, as memory."""
+    return bytearray(b"".join((number % (1 << 64)).to_bytes(8, sys.byteorder) for kind in kinds for number in kind))
 
 
 class Arrays(unittest.TestCase):
@@ -95,28 +103,73 @@ class Arrays(unittest.TestCase):
             committed = run.step(logits).committed
             wanted = [commit.position for commit in committed]
             keys = [mix(mix(mix(9) ^ 0) ^ position) for position in wanted]
-            named = [7 + commit.token for commit in committed]
-            width, found = beliefs(logits, wanted, None, ([0], [], drawn), keys, [token % 1000 for token in named])
-            self.assertEqual((width, len(found)), (1000, 8))
-            for commit, (total, weighted, token, own, best, second, scored, spoilt) in zip(
-                committed, found, strict=True
+            named = [(7 + commit.token) % 1000 for commit in committed]
+            found = beliefs(logits, numbers(wanted, keys, named), None, ([0], [], drawn), True)
+            self.assertEqual(found.shape, (8, 8))
+            for commit, (token, own, best, second, scored, share, entropy, spoilt) in zip(
+                committed, found.tolist(), strict=True
             ):
+                others = math.exp(second - best) / share
+                part = others / (1 + others)
                 self.assertEqual(commit.token, token)
-                self.assertAlmostEqual(commit.probability, math.exp(own - best) / total, places=6)
-                self.assertAlmostEqual(commit.entropy, math.log(total) - weighted / total, places=5)
+                self.assertAlmostEqual(commit.probability, math.exp(own - best) / (1 + others), places=6)
+                self.assertAlmostEqual(
+                    commit.entropy, math.log1p(others) + part * (entropy - math.log(others)), places=5
+                )
                 self.assertGreaterEqual(best, own)
                 self.assertGreaterEqual(best, second)
                 row = logits[commit.position] / (drawn[0] if drawn and drawn[1] else 1)
                 self.assertAlmostEqual(scored, float(row[(7 + commit.token) % 1000]), places=5)
                 self.assertAlmostEqual(second, float(row[1:].topk(2).values[1]), places=5)
-                self.assertEqual(spoilt, 0)
+                self.assertFalse(math.isnan(spoilt))
         # What is not a number shows, be it in a token that counts or in one that is suppressed.
         for suppressed, row in (([], [1.0, torch.nan]), ([0], [torch.nan, 1.0])):
-            _, [bad, fine] = beliefs(
-                torch.tensor([row, [1.0, 2.0]]), [0, 1], None, (suppressed, [], None), [0, 0], None
-            )
-            self.assertTrue(bad[-1] == 1 or math.isnan(bad[0]))
-            self.assertTrue(fine[-1] == 0 and math.isfinite(fine[0]))
+            two = torch.tensor([row, [1.0, 2.0]])
+            bad, fine = beliefs(two, numbers([0, 1], [0, 0], [0, 0]), None, (suppressed, [], None), False).tolist()
+            self.assertTrue(math.isnan(bad[-1]) or math.isnan(bad[2]))
+            self.assertFalse(math.isnan(fine[-1]) or math.isnan(fine[2]))
+
+    def test_logits_on_a_device_give_the_beliefs_of_the_engine(self):
+        if torch is None:
+            self.skipTest("torch is not installed")
+        from lacunalm import reduce
+
+        class Elsewhere:
+            """A tensor that is said to be on a device; computed with is the one in it."""
+
+            device = types.SimpleNamespace(type="elsewhere")
+
+            def __init__(self, tensor):
+                self.tensor, self.shape, self.detach = tensor, tensor.shape, tensor.detach
+
+        def beliefs(logits, numbers, unguided, *rest, compute=reduce.beliefs):
+            return compute(logits.tensor, numbers, unguided and (unguided[0].tensor, unguided[1]), *rest)
+
+        patched = unittest.mock.patch.object(reduce, "beliefs", side_effect=beliefs)
+        called = patched.start()
+        self.addCleanup(patched.stop)
+        # One sure row, of which the others weigh less than single precision can add to 1; one with a single token.
+        logits = torch.randn(LENGTH, 50, generator=torch.Generator().manual_seed(1)) * 3
+        logits[6, 9] = 40.0
+        logits[7] = -torch.inf
+        logits[7, 3] = 1.0
+        for options in [
+            dict(strategy="confidence+top8"),
+            dict(strategy="margin+top8", end_tokens=[5], defer_eos=True),
+            dict(strategy="entropy+top8", temperature=1.0, seed=3),
+            dict(strategy="confidence+top8", guidance=1.5),
+        ]:
+            unguided = torch.ones(LENGTH, 50) if "guidance" in options else None
+            steps = []
+            for of in [lambda tensor: tensor, Elsewhere]:
+                run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, **options)
+                steps.append(run.step(of(logits), unguided=None if unguided is None else of(unguided)))
+            self.nearly_the_same(*steps)
+        self.assertEqual(called.call_count, 4)
+        run = lacuna.Run([3, 4, 5, 6], mask_token=0, gen_length=8, strategy="confidence+top2")
+        sure, nearly = sorted(run.step(Elsewhere(logits)).committed, key=lambda commit: -commit.probability)
+        self.assertEqual((sure.position, nearly.position), (7, 6))
+        self.assertTrue(sure.probability == 1 > nearly.probability > 1 - 1e-9)
 
     def test_tokens(self):
         for of in [numpy.array] + ([torch.tensor] if torch else []):

@@ -1,5 +1,10 @@
-"""Beliefs of rows of logits, computed by torch on the device where the logits are."""
+"""Logits and attention, reduced by torch on the device where they are.
 
+A GPU works on a step for less time than the host takes to launch many small kernels and to wait for each of their results. So
+there are few of them, what a step needs goes to the device in one copy, and what it gives comes back in one.
+"""
+
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -7,53 +12,50 @@ import torch
 
 _CHUNK = 1 << 25
 """About as many logits are worked on at a time."""
-_FAR = -128.0
-"""The exponential of this is 0 in single precision."""
 
 
 def beliefs(
     logits: torch.Tensor,
-    wanted: list[int],
+    numbers: bytearray,
     unguided: tuple[torch.Tensor, float] | None,
-    sampling: tuple[list[int], list[int], tuple[float, bool] | None],
-    keys: list[int],
-    scored: list[int] | None,
-) -> tuple[int, list[list[float]]]:
-    """The width of the logits, and for each row: its token; the logits of the token, of the best, of the second best and of the scored
-    token; the sum of all exp(logit - best), and that of (logit - best) exp(logit - best); 1 if the row has something that is not a number.
+    sampling: tuple[Sequence[int], Sequence[int], tuple[float, bool] | None],
+    is_scored: bool,
+) -> Any:
+    """For each row: its token; the logits of the token, of the best, of the second best and of the scored token; among all but the
+    best, the probability of the second best and the entropy; something that is not a number if a suppressed token has that.
 
-    Exponentials are in single precision, sums in double, as in `Row::belief` of the Rust crate. A step waits for launches of small
-    kernels more than for their work, so that there are few of them; what is left to compute of a row is done by the caller.
+    `numbers` are three 64-bit integers for each row, one kind after the other: which row, the key of its draws, the scored token.
+
+    The best is left out of the sums: what the others weigh beside it would be lost to rounding.
     """
-    width = logits.shape[-1]
     suppressed, deferred, temperature = sampling
     # Draws take several times the memory.
-    step = max(1, (_CHUNK if temperature is None else _CHUNK >> 2) // width)
-    found = []
+    step = max(1, (_CHUNK if temperature is None else _CHUNK >> 2) // logits.shape[-1])
     with torch.inference_mode():
-        numbers = torch.tensor([wanted, scored or wanted]).to(logits.device)
-        for begin in range(0, len(wanted), step):
-            index, named = numbers[:, begin : begin + step]
+        asked = torch.frombuffer(numbers, dtype=torch.int64).to(logits.device).view(3, -1)
+        found = []
+        for begin in range(0, asked.shape[1], step):
+            index, keys, scored = asked[:, begin : begin + step]
             rows = logits.index_select(0, index).float()
             if unguided is not None:
                 other = unguided[0].index_select(0, index).float()
                 rows = other + (unguided[1] + 1.0) * (rows - other)
-            row_keys = keys[begin : begin + step]
-            found.append(_reduce(rows, suppressed, deferred, temperature, row_keys, named if scored else None))
-        return width, (found[0] if len(found) == 1 else torch.cat(found)).tolist()
+            found.append(
+                _reduce(rows, tuple(suppressed), tuple(deferred), temperature, keys, scored if is_scored else None)
+            )
+        return (found[0] if len(found) == 1 else torch.cat(found)).cpu().numpy()
 
 
 def _reduce(
     rows: torch.Tensor,
-    suppressed: list[int],
-    deferred: list[int],
+    suppressed: tuple[int, ...],
+    deferred: tuple[int, ...],
     temperature: tuple[float, bool] | None,
-    keys: list[int],
+    keys: torch.Tensor,
     scored: torch.Tensor | None,
 ) -> torch.Tensor:
-    columns = _tokens(tuple(suppressed), rows.device)
-    # Suppressed or not, what is not a number spoils the row.
-    spoilt = rows.index_select(-1, columns).isnan().any(dim=-1)
+    columns = _tokens(suppressed, rows.device)
+    spoilt = rows.index_select(-1, columns).amax(dim=-1) if suppressed else None
     rows.index_fill_(-1, columns, -torch.inf)
     if temperature is not None and temperature[1]:
         rows = (rows.double() / temperature[0]).float()
@@ -61,24 +63,22 @@ def _reduce(
     if temperature is not None:
         scale = 1.0 if temperature[1] else temperature[0]
         noisy = rows.double() + scale * _gumbel(keys, rows)
-        token = torch.where(rows > -torch.inf, noisy, -torch.inf).argmax(dim=-1)
+        token = torch.where(rows > -torch.inf, noisy, -torch.inf).argmax(dim=-1, keepdim=True)
     elif deferred:
-        token = rows.argmax(dim=-1)
+        token = rows.argmax(dim=-1, keepdim=True)
     if deferred:
-        rows.index_fill_(-1, _tokens(tuple(deferred), rows.device), -torch.inf)
-    top, place = rows.max(dim=-1, keepdim=True)
-    best = top[:, 0]
-    own = best if token is None else rows.gather(-1, token[:, None])[:, 0]
-    named = best if scored is None else rows.gather(-1, scored[:, None])[:, 0]
-    # What is far below has no weight; not being infinite, it adds nothing to the entropy.
-    below = (rows - top).clamp_(min=_FAR)
-    weight = below.exp()
-    total = weight.sum(dim=-1, dtype=torch.float64)
-    weighted = below.mul_(weight).sum(dim=-1, dtype=torch.float64)
-    second = rows.scatter_(-1, place, -torch.inf).amax(dim=-1)
-    chosen = place[:, 0] if token is None else token
-    # Doubles hold the others as they are.
-    return torch.stack([total, weighted, chosen, own, best, second, named, spoilt], dim=-1)
+        rows.index_fill_(-1, _tokens(deferred, rows.device), -torch.inf)
+    best, place = rows.max(dim=-1, keepdim=True)
+    own = best if token is None else rows.gather(-1, token)
+    named = best if scored is None else rows.gather(-1, scored[:, None])
+    second, next_place = rows.scatter_(-1, place, -torch.inf).max(dim=-1, keepdim=True)
+    others = rows.softmax(dim=-1)
+    share = others.gather(-1, next_place)
+    entropy = torch.special.entr(others, out=others).sum(dim=-1, keepdim=True)
+    chosen = (place if token is None else token).float()
+    return torch.cat(
+        [chosen, own, best, second, named, share, entropy, best if spoilt is None else spoilt[:, None]], dim=-1
+    )
 
 
 @lru_cache(64)
@@ -87,11 +87,10 @@ def _tokens(tokens: tuple[int, ...], device: torch.device) -> torch.Tensor:
     return torch.tensor(tokens, dtype=torch.int64, device=device)
 
 
-def _gumbel(keys: list[int], rows: torch.Tensor) -> torch.Tensor:
+def _gumbel(keys: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     """The draws of the Rust crate: number `lane` of a row is a hash of its key and the lane."""
     lanes = _mix(torch.arange(rows.shape[-1], device=rows.device))
-    signed = [key - (1 << 64) if key >= 1 << 63 else key for key in keys]
-    hashed = _mix(torch.tensor(signed, device=rows.device)[:, None] ^ lanes)
+    hashed = _mix(keys[:, None] ^ lanes)
     uniform = (_shift(hashed, 11).double() + 0.5) * 2.0**-53
     gumbel: torch.Tensor = -(-uniform.log()).log()
     return gumbel
@@ -108,3 +107,22 @@ def _mix(x: Any) -> Any:
 def _shift(x: Any, bits: int) -> Any:
     """A shift that fills with zeros, which torch's does not for negative numbers."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def attention_to(attention: torch.Tensor, unmasked: bytearray, heads: Sequence[int]) -> Any:
+    """The attention that each position pays to these positions, averaged over `heads`, or over all of them; ready scores stay.
+
+    `unmasked` are 64-bit integers.
+    """
+    with torch.inference_mode():
+        attention = attention.detach()
+        if heads:
+            attention = attention[list(heads)]
+        if attention.dim() == 3:
+            attention = attention.mean(dim=0, dtype=torch.float32)
+        attention = attention.float()
+        if attention.dim() == 2:
+            # torch makes no tensor of an empty buffer.
+            index = torch.frombuffer(unmasked, dtype=torch.int64) if unmasked else torch.zeros(0, dtype=torch.int64)
+            attention = attention.index_select(-1, index.to(attention.device)).sum(dim=-1)
+        return attention.cpu().numpy()
