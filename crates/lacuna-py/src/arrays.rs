@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyMemoryView, PyTuple};
 
-use crate::errors::raise;
+use crate::errors::{kind, raise};
 
 /// The most dimensions there are: a batch of one, heads, and a matrix for each. Strings, of which each holds a string, would
 /// go on for ever.
@@ -83,8 +83,9 @@ impl Array {
         let ragged = || PyValueError::new_err(format!("{what} must have rows of one length"));
         let Some(length) = given.len().ok().filter(|_| depth < MAX_DIMENSIONS) else {
             let number = given.extract::<f32>();
-            let wrong =
-                |_| PyTypeError::new_err(format!("{what} must be numbers, but there is a {}", given.get_type()));
+            let wrong = |_| {
+                PyTypeError::new_err(format!("{what} must be numbers, but there is a value of type {}", kind(given)))
+            };
             self.numbers.push(number.map_err(wrong)?);
             return if depth == self.shape.len() { Ok(()) } else { Err(ragged()) };
         };

@@ -43,3 +43,8 @@ fn of_model(error: &models::Error) -> PyErr {
 pub(crate) fn wrap(error: PyErr) -> lacuna::Error {
     lacuna::Error::Predictor(Box::new(error))
 }
+
+/// The name of a value's type, for messages.
+pub(crate) fn kind(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string())
+}

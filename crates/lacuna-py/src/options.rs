@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::errors::raise;
+use crate::errors::{kind, raise};
 
 /// Names of options in other programs.
 const ALIASES: [(&str, &str); 6] = [
@@ -87,7 +87,7 @@ fn value(given: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
                 "strategy must be a name: register a function with register_order or register_pace first",
             );
         }
-        let kind = given.get_type().name().map_or_else(|_| "object".to_string(), |name| name.to_string());
+        let kind = kind(given);
         PyTypeError::new_err(format!(
             "{name}: expected a number, a text, a bool, or a list of whole numbers or texts, got {kind}"
         ))

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::arrays::tokens;
-use crate::errors::raise;
+use crate::errors::{kind, raise};
 
 /// Treatment of a prompt on its way to the model.
 #[derive(Clone, Copy)]
@@ -82,6 +82,6 @@ fn listed<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(given.clone());
     }
     let why =
-        format!("a prompt is text, a list of messages or a list of token ids, but this is a {}", given.get_type());
+        format!("a prompt is text, a list of messages or a list of token ids, but this is of type {}", kind(given));
     Err(PyTypeError::new_err(why))
 }

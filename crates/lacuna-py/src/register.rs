@@ -28,7 +28,7 @@ pub(crate) struct Candidates {
     dependency: Py<PyAny>,
     /// int64 [n]: the token that would be committed; None if the order does not use beliefs.
     token: Option<Py<PyAny>>,
-    /// float64 [n]: probability of that token.
+    /// float64 [n]: probability of `token`.
     probability: Option<Py<PyAny>>,
     /// float64 [n]: largest probability.
     first: Option<Py<PyAny>>,
@@ -51,7 +51,7 @@ pub(crate) struct RankedPositions {
     scores: Py<PyAny>,
     /// int64 [m]: the tokens that would be committed, of the first m that the pace reads.
     token: Py<PyAny>,
-    /// float64 [m]: probability of that token.
+    /// float64 [m]: probability of `token`.
     probability: Py<PyAny>,
     /// float64 [m]: second largest probability.
     second: Py<PyAny>,

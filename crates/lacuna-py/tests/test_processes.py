@@ -178,11 +178,16 @@ class Samples(Case):
             self.model.generate(prompts[:2], gen_length=32, progress=True)
         self.assertIn("2 of 2 done", told.getvalue())
 
+    def test_what_cannot_cancel_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "cancel must have a method is_set"):
+            self.model.generate(PROMPT, gen_length=32, cancel=3)
+
     def test_map_yields_what_is_finished_before_a_bad_prompt(self):
-        results = self.model.map([PROMPT, "", OTHER], gen_length=32, batch=1)
-        self.assertEqual(next(results), self.expected)
-        with self.assertRaisesRegex(ValueError, "the prompt is empty"):
-            next(results)
+        for batch in [1, 3]:
+            results = self.model.map([PROMPT, "", OTHER], gen_length=32, batch=batch)
+            self.assertEqual(next(results), self.expected)
+            with self.assertRaisesRegex(ValueError, "the prompt is empty"):
+                next(results)
 
     def test_stop_strings_end_a_text(self):
         whole = self.model.generate(PROMPT).text

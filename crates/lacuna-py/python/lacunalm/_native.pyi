@@ -96,7 +96,7 @@ class Candidates:
 
     @property
     def probability(self) -> memoryview | None:
-        """float64 [n]: probability of that token."""
+        """float64 [n]: probability of `token`."""
 
     @property
     def first(self) -> memoryview | None:
@@ -136,7 +136,7 @@ class RankedPositions:
 
     @property
     def probability(self) -> memoryview:
-        """float64 [m]: probability of that token."""
+        """float64 [m]: probability of `token`."""
 
     @property
     def second(self) -> memoryview:

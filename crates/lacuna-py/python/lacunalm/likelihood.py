@@ -10,36 +10,34 @@ from ._native import Model
 
 @dataclass(frozen=True)
 class ScoredToken:
-    """A token that was scored along an order."""
+    """A token that was scored along an order.
+
+    `place` is its place in the text, from 0, and `step` the step in which it was scored, from 0. `token` is its id; `text` is empty if
+    the model has no tokenizer. `logprob` is the logarithm of its probability.
+    """
 
     place: int
-    """Its place in the text, from 0."""
     token: int
-    """Its id."""
     text: str
-    """Its text; empty if the model has no tokenizer."""
     logprob: float
-    """The logarithm of its probability."""
     step: int
-    """The step in which it was scored, from 0."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Log-likelihood of a text."""
+    """Log-likelihood of a text.
+
+    `loglikelihood` is the log-likelihood, or the estimate of a lower bound on it, in nats; `mean_logprob` is that divided by the number of
+    `tokens` that were scored. `nfe` are forward passes of the model. `standard_error` is that of the estimate; None along an order,
+    where nothing is drawn. `logprobs` are, along an order, the scored tokens by their place.
+    """
 
     loglikelihood: float
-    """The log-likelihood, or the estimate of a lower bound on it, in nats."""
     mean_logprob: float
-    """The log-likelihood divided by the number of tokens."""
     tokens: int
-    """Number of tokens that were scored."""
     nfe: int
-    """Forward passes of the model."""
     standard_error: float | None = None
-    """Standard error of the estimate; None along an order, where nothing is drawn."""
     logprobs: tuple[ScoredToken, ...] = ()
-    """Along an order, the scored tokens by their place."""
 
 
 def score(

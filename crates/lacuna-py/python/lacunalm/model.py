@@ -59,10 +59,9 @@ class Model(_native.Model):
 
     `device` is "auto", "cpu", "cuda", a GPU by its number as in "cuda:1" or a torch.device, or several as in "cuda:0,1" or
     "cuda:all": then each has a replica of the model, texts take turns on them, and the answers are the same. `precision` is "f32",
-    "bf16", "int8", "int4" or "fp8", the
-    checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the process: "amx", "avx512bf16",
-    "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads` are for this model alone;
-    without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
+    "bf16", "int8", "int4" or "fp8", the checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the
+    process: "amx", "avx512bf16", "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads`
+    are for this model alone; without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
     `mask_token` is for checkpoints that do not name theirs, `shifted` for those that do not tell whether a position is predicted
     from the row before it (A2D).
 
@@ -233,7 +232,8 @@ class Model(_native.Model):
         """Answers prompts one after another, as `generate` does, and yields each result once it and all before it are there.
 
         Prompts are taken from the iterable when there is room for them; `batch` texts are decoded together, and when one is
-        finished the next takes its place. Whoever stops reading loses nothing that was yielded.
+        finished the next takes its place. Whoever stops reading loses nothing that was yielded. What is wrong with a prompt is raised
+        once everything before it was yielded.
         """
         yield from self._decode(
             _with_seeds(prompts, seed),
@@ -265,6 +265,8 @@ class Model(_native.Model):
         **options: Unpack[Seedless],
     ) -> Iterator[Result]:
         """The results in order, each of a prompt and its seed."""
+        if cancel is not None and not callable(getattr(cancel, "is_set", None)):
+            raise TypeError("cancel must have a method is_set(), as threading.Event has")
         room = self.replicas * (self.default_batch if batch is None else positive("batch", batch))
         plan = self.plan(**options)
 
@@ -284,11 +286,18 @@ class Model(_native.Model):
         active: dict[int, Stream] = {}
         done: dict[int, Result] = {}
         begun = yielded = finished = 0
+        failure: Exception | None = None
         while True:
-            while len(active) < room and (stream := next(waiting, None)) is not None:
-                active[begun] = stream
-                begun += 1
+            try:
+                while failure is None and len(active) < room and (stream := next(waiting, None)) is not None:
+                    active[begun] = stream
+                    begun += 1
+            except Exception as error:
+                # What was begun before is handed over first.
+                failure = error
             if not active:
+                if failure is not None:
+                    raise failure
                 return
             if cancel is not None and cancel.is_set():
                 raise Cancelled("decoding was cancelled")

@@ -22,7 +22,8 @@ def decode(
 
     `predict(tokens)` is called once a step with the canvas, a list of token ids with `mask_token` where undecided; with
     guidance once more, for the canvas without its prompt. It returns the logits, or `(logits, attention)`, or an output of
-    transformers, which has both; `Run.step` says what these may be. All other arguments are those of `Run`.
+    transformers, which has both; `Run.step` says what these may be. All other arguments are those of `Run`;
+    `help(lacunalm.Options)` explains the options.
     """
     return decode_batch(
         lambda canvases: [predict(canvas) for canvas in canvases],
@@ -52,7 +53,8 @@ def decode_batch(
     `predict(canvases)` gets the canvases that are not finished, each a list of token ids. It returns a list with one answer for
     each, its logits or `(logits, attention)`; or all at once, as a model gives them: logits [canvases, length, vocabulary], alone,
     with attention [canvases, heads, length, length] (or a list or dict of these by layer), or as an output of transformers. Where
-    canvases were padded on the right, what was padded is cut off.
+    canvases were padded on the right, what was padded is cut off. All other arguments are those of `Run`;
+    `help(lacunalm.Options)` explains the options.
     """
     runs = [
         Run(

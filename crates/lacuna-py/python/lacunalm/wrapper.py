@@ -65,7 +65,8 @@ class Wrapped:
     ) -> Any:
         """Answers a prompt, or each of a list, as `decode_batch` does; text goes through the tokenizer and its chat template.
 
-        The result's `tokens` are there always; `text(result)` is what the tokenizer makes of them.
+        The result's `tokens` are there always; `text(result)` is what the tokenizer makes of them. `help(lacunalm.Options)` explains
+        the options.
         """
         several = is_list_of_prompts(prompt)
         prompts = list(prompt) if several else [prompt]
