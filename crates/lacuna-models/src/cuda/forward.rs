@@ -180,8 +180,8 @@ impl Forward {
         let gpu = machine.kernels.gpu().clone();
         let inputs = inputs.on_device()?;
         let mut buffers = activations.addresses();
-        let others = [rope.cosines.all(), rope.sines.all(), machine.products.parts.all()];
-        buffers.extend(others.map(DeviceSlice::address));
+        buffers.extend([rope.cosines.all(), rope.sines.all()].map(DeviceSlice::address));
+        buffers.extend(machine.products.sums.addresses());
         let mut work = Computation { weights, shape: *shape, sizes: *sizes, activations, inputs, rope, machine };
         let again = pass.clone();
         // SAFETY: beside weights, which stay where they are, launches take addresses of these inputs and buffers; their sizes

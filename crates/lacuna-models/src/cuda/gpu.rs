@@ -17,6 +17,7 @@ pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     name: String,
     capability: (i32, i32),
+    multiprocessors: usize,
     /// Waits that have begun.
     waits: AtomicU64,
     /// The last of these that has finished.
@@ -53,6 +54,8 @@ impl Gpu {
                 OLDEST.0, OLDEST.1
             )));
         }
+        let multiprocessors =
+            context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as usize;
         // SAFETY: all work is on one stream, so there is nothing to track.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
@@ -61,6 +64,7 @@ impl Gpu {
             stream,
             name,
             capability,
+            multiprocessors,
             waits: AtomicU64::new(0),
             finished_waits: AtomicU64::new(0),
             profile: Launches::default(),
@@ -80,6 +84,11 @@ impl Gpu {
     /// Compute capability as one number, such as 90.
     pub(crate) fn architecture(&self) -> i32 {
         self.capability.0 * 10 + self.capability.1
+    }
+
+    /// Blocks of threads that run at once, if each takes all that there is.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        self.multiprocessors
     }
 
     /// Bytes of its memory that are free, and all.

@@ -1,4 +1,4 @@
-//! Weights of four bits in the GPU's memory.
+//! Weights of four bits in the GPU's memory, in the order in which its tensor cores take them (kernel/int4.cu tells it).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,14 +11,17 @@ use crate::Result;
 use crate::checkpoint::Tensor;
 use crate::int4::{self, GROUP, Group};
 
-/// Weights of a block: their groups' bytes take as much as a group's values.
-const BLOCK: usize = 16 * GROUP;
-/// Bytes of a block.
-const BLOCK_BYTES: usize = 16 + BLOCK / 2;
-/// Weights that are rounded at a time.
-const STRETCH: usize = 16 << 20;
+/// Rows of a tile, and its weights of a row.
+pub(crate) const TILE: usize = 64;
+/// Bytes of a tile's values; those of its groups follow.
+const VALUE_BYTES: usize = TILE * TILE / 2;
+/// Bytes of a tile.
+pub(crate) const TILE_BYTES: usize = VALUE_BYTES + TILE * TILE / GROUP;
 
-/// Rows in int4, each of blocks and with a row_scale.
+/// Kernels widen weights to so much less than they are, and row scales are so much larger.
+const SMALLNESS: f32 = 1024.0;
+
+/// Rows in int4, in tiles, each row with a row scale.
 pub(crate) struct Int4Rows {
     bytes: Buffer<u8>,
     row_scales: Buffer<f32>,
@@ -27,73 +30,79 @@ pub(crate) struct Int4Rows {
 /// Borrowed rows in int4.
 #[derive(Clone, Copy)]
 pub(crate) struct Int4Slice<'a> {
-    pub(crate) bytes: DeviceSlice<'a, u8>,
+    /// All tiles that have one of the rows.
+    pub(crate) tiles: DeviceSlice<'a, u8>,
+    /// The first of the rows in its tile.
+    pub(crate) first: usize,
     pub(crate) row_scales: DeviceSlice<'a, f32>,
 }
 
 impl Int4Rows {
-    pub(crate) fn new(gpu: &Arc<Gpu>, rows: usize, width: usize) -> Result<Self> {
-        Ok(Self { bytes: Buffer::new(gpu, rows * row_bytes(width))?, row_scales: Buffer::new(gpu, rows)? })
-    }
-
-    /// Rounds a tensor, or takes it as it is stored, and puts it at row `first`.
-    pub(crate) fn load(&self, first: usize, tensor: &Tensor<'_>) -> Result<()> {
-        let width = tensor.columns();
-        let stretch = (STRETCH / width).max(1);
-        for start in (0..tensor.rows()).step_by(stretch) {
-            let rows = start..tensor.rows().min(start + stretch);
-            let round = |scratch: &mut Scratch, row: usize| {
-                tensor.read(row * width, scratch.row(width))?;
-                Ok(scratch.pack(|groups| tensor.row_groups(row, groups)))
-            };
-            let packed: Vec<(Vec<u8>, f32)> =
-                rows.into_par_iter().map_init(Scratch::default, round).collect::<Result<_>>()?;
-            self.write(first + start, &packed)?;
-        }
-        tensor.release();
-        Ok(())
-    }
-
-    /// Puts rows of values that are rounded here at row 0.
-    pub(crate) fn of(gpu: &Arc<Gpu>, width: usize, values: &[f32]) -> Result<Self> {
-        let rows = Self::new(gpu, values.len() / width, width)?;
-        let mut scratch = Scratch::default();
-        let mut pack = |row: &[f32]| {
-            scratch.row(width).copy_from_slice(row);
-            scratch.pack(|_| None)
-        };
-        let packed: Vec<(Vec<u8>, f32)> = values.chunks_exact(width).map(&mut pack).collect();
-        rows.write(0, &packed)?;
+    /// Rounds tensors, or takes them as they are stored, and puts them one below the other.
+    pub(crate) fn load(gpu: &Arc<Gpu>, tensors: &[Tensor<'_>]) -> Result<Self> {
+        let width = tensors.first().map_or(0, Tensor::columns);
+        let all: Vec<(&Tensor<'_>, usize)> =
+            tensors.iter().flat_map(|tensor| (0..tensor.rows()).map(move |row| (tensor, row))).collect();
+        let rows = Self::pack(gpu, all.len(), width, |index, row, groups| {
+            let (tensor, index) = all[index];
+            tensor.read(index * width, row)?;
+            Ok(tensor.row_groups(index, groups))
+        })?;
+        tensors.iter().for_each(Tensor::release);
         Ok(rows)
     }
 
-    fn write(&self, first: usize, packed: &[(Vec<u8>, f32)]) -> Result<()> {
-        let bytes: Vec<u8> = packed.iter().flat_map(|(bytes, _)| bytes).copied().collect();
-        let row_scales: Vec<f32> = packed.iter().map(|(_, row_scale)| *row_scale).collect();
-        self.bytes.write(first * bytes.len() / packed.len().max(1), &bytes)?;
-        self.row_scales.write(first, &row_scales)
+    /// Rounds rows of values.
+    pub(crate) fn of(gpu: &Arc<Gpu>, width: usize, values: &[f32]) -> Result<Self> {
+        Self::pack(gpu, values.len() / width, width, |index, row, _| {
+            row.copy_from_slice(&values[index * width..][..width]);
+            Ok(None)
+        })
+    }
+
+    /// Packs rows that `read` gives, with the groups and the row scale of one that was rounded before.
+    fn pack(
+        gpu: &Arc<Gpu>,
+        rows: usize,
+        width: usize,
+        read: impl Fn(usize, &mut [f32], &mut [Group]) -> Result<Option<f32>> + Sync,
+    ) -> Result<Self> {
+        let (mut bytes, mut row_scales) = (vec![0; rows.div_ceil(TILE) * band_bytes(width)], vec![0.0; rows]);
+        let bands = bytes.par_chunks_mut(band_bytes(width).max(1)).zip(row_scales.par_chunks_mut(TILE));
+        bands.enumerate().try_for_each_init(Scratch::default, |scratch, (band, (bytes, row_scales))| {
+            for (index, row_scale) in row_scales.iter_mut().enumerate() {
+                scratch.row.resize(width, 0.0);
+                scratch.groups.resize(int4::groups(width), Group::default());
+                let stored = read(band * TILE + index, &mut scratch.row, &mut scratch.groups)?;
+                *row_scale = scratch.put(stored, index, bytes) * SMALLNESS;
+            }
+            Ok::<_, crate::Error>(())
+        })?;
+        Ok(Self { bytes: Buffer::of(gpu, &bytes)?, row_scales: Buffer::of(gpu, &row_scales)? })
     }
 
     /// Some rows of `width` weights.
     pub(crate) fn rows(&self, rows: Range<usize>, width: usize) -> Int4Slice<'_> {
-        let bytes = self.bytes.slice(rows.start * row_bytes(width)..rows.end * row_bytes(width));
-        Int4Slice { bytes, row_scales: self.row_scales.slice(rows) }
+        let (begin, end) = (rows.start / TILE, rows.end.div_ceil(TILE));
+        let tiles = self.bytes.slice(begin * band_bytes(width)..end * band_bytes(width));
+        Int4Slice { tiles, first: rows.start % TILE, row_scales: self.row_scales.slice(rows) }
     }
 }
 
 impl Int4Slice<'_> {
     /// True if there are `rows` rows of `width` weights.
     pub(crate) fn holds(self, rows: usize, width: usize) -> bool {
-        rows * row_bytes(width) <= self.bytes.len() && rows <= self.row_scales.len()
+        let bands = (self.first + rows).div_ceil(TILE);
+        bands * band_bytes(width) <= self.tiles.len() && rows <= self.row_scales.len()
     }
 }
 
-/// Bytes of a row.
-fn row_bytes(width: usize) -> usize {
-    width.div_ceil(BLOCK) * BLOCK_BYTES
+/// Bytes of the tiles of a row of `width` weights.
+fn band_bytes(width: usize) -> usize {
+    width.div_ceil(TILE) * TILE_BYTES
 }
 
-/// A row on its way into blocks.
+/// A row on its way into tiles.
 #[derive(Default)]
 struct Scratch {
     row: Vec<f32>,
@@ -102,30 +111,23 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// The place for a row of `width` weights.
-    fn row(&mut self, width: usize) -> &mut [f32] {
-        self.row.resize(width, 0.0);
-        &mut self.row
-    }
-
-    /// Bytes of the row, and its row_scale; `stored` gives the groups and the row_scale of one that was rounded before.
-    fn pack(&mut self, stored: impl Fn(&mut [Group]) -> Option<f32>) -> (Vec<u8>, f32) {
+    /// Rounds the row, unless its groups were stored with their row scale, puts it into tiles as row `index`, and returns its row scale.
+    fn put(&mut self, stored: Option<f32>, index: usize, tiles: &mut [u8]) -> f32 {
         let Self { row, groups, values } = self;
-        groups.resize(int4::groups(row.len()), Group::default());
-        let row_scale = stored(groups).unwrap_or_else(|| int4::choose(row, groups));
-        values.clear();
-        values.resize(groups.len() * GROUP, 0);
-        int4::round(row, row_scale, groups, &mut values[..row.len()]);
-        let mut bytes = vec![0; row_bytes(row.len())];
-        let groups = groups.iter().zip(values.as_chunks::<GROUP>().0);
-        for (index, (group, values)) in groups.enumerate() {
-            let block = &mut bytes[index / 16 * BLOCK_BYTES..][..BLOCK_BYTES];
-            // The GPU's threads take four groups in turn, and pairs of neighbouring values.
-            block[index % 4 * 4 + index % 16 / 4] = group.byte();
-            let target = &mut block[16 + index % 16 * GROUP / 2..][..GROUP / 2];
-            int4::pack(values, target);
-            target.chunks_exact_mut(4).for_each(|four| four.swap(1, 2));
+        let row_scale = stored.unwrap_or_else(|| int4::choose(row, groups));
+        values.resize(row.len(), 0);
+        int4::round(row, row_scale, groups, values);
+        // Sixteen rows are a warp's; of these, threads take rows eight apart in the lower and the upper halves of bytes.
+        let (warp, thread, half) = (index / 16, index % 8, index % 16 / 8 * 4);
+        for (k, &value) in values.iter().enumerate() {
+            let product = warp * 512 + (thread * 4 + k % 8 / 2) * 16 + k % TILE / 16 * 4;
+            tiles[k / TILE * TILE_BYTES + product + k % 2 * 2 + k % 16 / 8] |= value << half;
         }
-        (bytes, row_scale)
+        for (k, group) in groups.iter().enumerate().map(|(index, group)| (index * GROUP, group)) {
+            let at = k / TILE * TILE_BYTES + VALUE_BYTES + (warp * 8 + thread) * 4 + k % TILE / GROUP * 2;
+            tiles[at] |= group.zero() << half;
+            tiles[at + 1] |= (group.scale() - 1) << half;
+        }
+        row_scale
     }
 }

@@ -20,7 +20,7 @@ use cudarc::cublaslt::sys::{
 use super::buffer::Buffer;
 use super::event::Event;
 use super::gpu::Gpu;
-use super::kernel::{Factors, Kernels, Output, int4_parts};
+use super::kernel::{Factors, Kernels, Output, SharedSums};
 use super::matrix::{ElementSlice, Operand};
 use crate::{Error, Precision, Result};
 
@@ -36,8 +36,8 @@ pub(crate) struct Products {
     /// None in f32: cublasLt's own f32 products may split sums.
     handle: Option<Handle>,
     plans: HashMap<Form, Option<Plan>>,
-    /// Sums of products with int4 weights that several blocks of threads share.
-    pub(crate) parts: Buffer<f32>,
+    /// For products with int4 weights.
+    pub(crate) sums: SharedSums,
 }
 
 /// Shape and formats that an algorithm is chosen for.
@@ -68,14 +68,13 @@ impl Products {
             Precision::F32 => None,
             _ => Some(Handle(lt::create_handle()?)),
         };
-        Ok(Self { gpu: gpu.clone(), handle, plans: HashMap::new(), parts: Buffer::new(gpu, 0)? })
+        Ok(Self { gpu: gpu.clone(), handle, plans: HashMap::new(), sums: SharedSums::new(gpu)? })
     }
 
     /// Computes a product.
     pub(crate) fn multiply(&mut self, kernels: &Kernels, factors: Factors<'_>) -> Result<()> {
         if let Operand::Int4(_) = factors.weights {
-            self.parts.reserve(int4_parts(factors.m, factors.n))?;
-            return kernels.product_int4(factors, self.parts.all());
+            return kernels.product_int4(factors, &mut self.sums);
         }
         let Some(handle) = &self.handle else { return kernels.product(factors) };
         let form = Form::of(&factors);

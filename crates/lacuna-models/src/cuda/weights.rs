@@ -192,13 +192,8 @@ impl<'a> Loader<'a> {
         match self.precision {
             Precision::Fp8 => {}
             Precision::Int4 => {
-                let rows = Int4Rows::new(self.gpu, n, k)?;
-                let mut first = 0;
-                for tensor in &tensors {
-                    rows.load(first, tensor)?;
-                    first += tensor.rows();
-                }
-                return Ok(Matrix { contents: Contents::Int4(rows), n, k });
+                let contents = Contents::Int4(Int4Rows::load(self.gpu, &tensors)?);
+                return Ok(Matrix { contents, n, k });
             }
             _ => return self.matrix(tensors),
         }

@@ -81,6 +81,7 @@ struct Block {
     Three index;
     Three thread;
     Barrier barrier;
+    Barrier teams[16];
     Warp warps[MOST_THREADS / LANES];
     Thread threads[MOST_THREADS];
     State scheduler;
@@ -120,6 +121,7 @@ struct Block {
     void run() {
         const unsigned count = launch.block.x;
         barrier = {count, 0, 0};
+        for (Barrier& team : teams) team = {128, 0, 0};
         for (unsigned number = 0; number < count; number++) {
             if (number % LANES == 0) warps[number / LANES].barrier = {std::min(LANES, count - number), 0, 0};
             Thread& thread = threads[number];
@@ -234,6 +236,8 @@ inline void fma_rn_bf16x2(unsigned& sum, unsigned a, unsigned b, unsigned c) {
     };
     sum = half(0) | half(16);
 }
+// One half of a pair twice.
+inline void mov_b32(unsigned& both, unsigned pair, int half) { both = (half ? pair >> 16 : pair & 0xffff) * 0x10001; }
 inline void cvt_f32_f16(float& value, uint16_t half) { value = (float)bits<_Float16>(half); }
 inline void cvt_rn_satfinite_e4m3x2_f32(uint16_t&, float, float) { fail("fp8 is not emulated"); }
 inline void ex2_approx_ftz_f32(float& y, float x) { y = exp2f(x); }
@@ -242,6 +246,14 @@ inline void cp_async_cg_shared_global(unsigned to, const void* from, int bytes) 
     if ((uintptr_t)from % 16) fail("a copy is not aligned");
     block->current().copies.push_back({shared_at(to, 16), from, bytes});
 }
+inline void bar_sync(unsigned team, unsigned threads) {
+    if (threads != 128) fail("teams of other than 128 threads are not emulated");
+    block->wait(block->teams[team]);
+}
+// Blocks never run at once.
+inline void griddepcontrol_launch_dependents() {}
+inline void griddepcontrol_wait() {}
+
 inline void cp_async_commit_group() { block->current().groups.push_back(block->current().copies.size()); }
 inline void cp_async_wait_group(size_t pending) {
     auto& copies = block->current().copies;
@@ -298,7 +310,7 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(
 inline void fence_proxy_async_shared__cta() {}
 inline void wgmma_fence_sync_aligned() {}
 inline void wgmma_commit_group_sync_aligned() {}
-inline void wgmma_wait_group_sync_aligned() {}
+inline void wgmma_wait_group_sync_aligned(int) {}
 
 // A matrix in shared memory, as its descriptor tells it: in rows of 128 bytes whose pieces are permuted.
 struct Matrix {
@@ -328,7 +340,7 @@ template <size_t... I, typename T> void products_of_shared(std::index_sequence<I
     add_products(all, std::get<N + 2>(sums), [&](unsigned row, unsigned k) { return a.at(row, k); },
                  [&](unsigned k, unsigned column) { return b.at(column, k); });
 }
-// a in registers.
+// a in registers; told last whether b lies as [k][n] instead of [n][k].
 template <size_t... I, typename T> void products_of_registers(std::index_sequence<I...>, T sums) {
     float* all[] = {&std::get<I>(sums)...};
     constexpr size_t N = sizeof...(I);
@@ -339,7 +351,8 @@ template <size_t... I, typename T> void products_of_registers(std::index_sequenc
         const unsigned pair = seen<Registers>(shown, row % 8 * 4 + k % 8 / 2).a[row % 16 / 8 + k / 8 * 2];
         return from_bf16(k % 2 ? pair >> 16 : pair & 0xffff);
     };
-    add_products(all, true, a, [&](unsigned k, unsigned column) { return b.at(k, column); });
+    const bool transposed = std::get<N + 5>(sums);
+    add_products(all, true, a, [&](unsigned k, unsigned column) { return transposed ? b.at(k, column) : b.at(column, k); });
 }
 template <size_t N, typename... T> void products(T&&... operands) {
     if constexpr (sizeof...(T) == N + 3)
@@ -347,6 +360,8 @@ template <size_t N, typename... T> void products(T&&... operands) {
     else
         products_of_registers(std::make_index_sequence<N>(), std::tie(operands...));
 }
+template <typename... T> void wgmma_mma_async_sync_aligned_m64n16k16_f32_bf16_bf16(T&&... operands) { products<8>(operands...); }
+template <typename... T> void wgmma_mma_async_sync_aligned_m64n32k16_f32_bf16_bf16(T&&... operands) { products<16>(operands...); }
 template <typename... T> void wgmma_mma_async_sync_aligned_m64n64k16_f32_bf16_bf16(T&&... operands) { products<32>(operands...); }
 template <typename... T> void wgmma_mma_async_sync_aligned_m64n128k16_f32_bf16_bf16(T&&... operands) { products<64>(operands...); }
 
@@ -383,6 +398,8 @@ inline bool __any_sync(unsigned, bool mine) {
     return any;
 }
 inline size_t __cvta_generic_to_shared(const void* pointer) { return (const unsigned char*)pointer - emulated::block->shared; }
+inline void __threadfence() {}
+template <typename T> T __ldcg(const T* at) { return *at; }
 [[noreturn]] inline void __trap() { emulated::fail("a kernel has given up"); }
 template <typename T> T atomicAdd(T* at, T value) { return *at += value, *at - value; }
 template <typename T> T atomicMin(T* at, T value) {

@@ -360,11 +360,20 @@ API cuModuleGetFunction(Function** function, Module* module, const char* name) {
     return *function = &module->functions[name], OK;
 }
 API cuFuncSetAttribute(Function*, int, int) { return OK; }
-API cuLaunchKernel(Function* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
-                   unsigned shared, Stream* stream, void** arguments, void**) {
+struct Config {
+    unsigned grid[3], block[3], shared;
+    Stream* stream;
+    void* attributes;
+    unsigned attribute_count;
+};
+// Attributes allow a kernel to begin early; it never has to.
+API cuLaunchKernelEx(const Config* config, Function* function, void** arguments, void**) {
+    Stream* stream = config->stream;
     if (function->gpu != stream->gpu || current != stream->gpu) return INVALID_CONTEXT;
     std::vector<char> argument((char*)arguments[0], (char*)arguments[0] + function->argument);
     auto run = function->run;
-    stream->add([=]() mutable { run(Launch{{x, y, z}, {threads, 1, 1}, shared, argument.data()}); });
+    const auto [x, y, z] = config->grid;
+    const unsigned threads = config->block[0], shared = config->shared;
+    stream->add([=, x = x, y = y, z = z]() mutable { run(Launch{{x, y, z}, {threads, 1, 1}, shared, argument.data()}); });
     return OK;
 }

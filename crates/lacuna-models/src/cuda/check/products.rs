@@ -1,12 +1,13 @@
 //! The product for odd sizes, and kernels that measure.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::int4::Int4Rows;
-use crate::cuda::kernel::{Factors, Output, int4_parts, to_u32};
+use crate::cuda::kernel::{Factors, Output, SharedSums, to_u32};
 use crate::cuda::matrix::Operand;
 use crate::int4::{self, GROUP, Group};
 
@@ -49,12 +50,12 @@ pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let ((input, rows), weights) = (lab.elements(&noise(1, m * k))?, noise(2, n * k));
     let packed = Int4Rows::of(&lab.gpu, k, &weights)?;
     let output = Rc::new(lab.buffer(&noise(3, m * n))?);
-    let parts = lab.zeros(int4_parts(m, n))?;
+    let sums = RefCell::new(SharedSums::new(&lab.gpu)?);
     let (its, target) = (lab.clone(), output.clone());
     let launch = move || {
         let (input, weights) = (Operand::Elements(input.all()), Operand::Int4(packed.rows(0..n, k)));
         let output = Output::F32 { values: target.all(), add: false };
-        its.kernels.product_int4(Factors { m, n, k, input, weights, output }, parts.all())
+        its.kernels.product_int4(Factors { m, n, k, input, weights, output }, &mut sums.borrow_mut())
     };
     let its = lab.clone();
     let exact = move || {

@@ -189,8 +189,14 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) { attend<false>(a); }
-extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) { attend<true>(a); }
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) {
+    follow();
+    attend<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) {
+    follow();
+    attend<true>(a);
+}
 
 #else
 
@@ -266,7 +272,13 @@ DEVICE void attend(const Attention& a) {
     }
 }
 
-KERNEL attention(Attention a) { attend(a); }
-KERNEL attention_with_mass(Attention a) { attend(a); }
+KERNEL attention(Attention a) {
+    follow();
+    attend(a);
+}
+KERNEL attention_with_mass(Attention a) {
+    follow();
+    attend(a);
+}
 
 #endif

@@ -62,14 +62,14 @@ struct Query {
 DEVICE void multiply(float (&sums)[DEPTH / 8][4], const u32 (&a)[4], u64 b) {
 #if HEAD_SIZE == 128
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" REGISTERS_64 "}, "
-                 "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+                 "{%64, %65, %66, %67}, %68, 1, 1, 1, %69;"
                  : SUMS_32(sums, 0), SUMS_32(sums, 8)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));
 #else
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" REGISTERS_32 "}, "
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, %37;"
                  : SUMS_32(sums, 0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(1));
 #endif
 }
 

@@ -25,6 +25,15 @@ struct bf16 {
 DEVICE float widen(float x) { return x; }
 DEVICE float widen(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 
+// Lets the next kernel begin, and waits until all that was launched before is done. What comes before this in a kernel may read weights alone,
+// and runs while the kernel before ends; kernels that are launched early begin with it.
+DEVICE void follow() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Two values rounded to bf16, the first in the low half.
 DEVICE u32 pack(float low, float high) {
     u32 packed;

@@ -1,42 +1,23 @@
 // Products with weights of four bits. They are widened to bf16 in registers, as the int8 values that they are, and
 // multiplied on tensor cores; the row scales come last.
 //
-// A row of weights is in blocks of 512: a byte for each of 16 groups of 32 (scale - 1 in the lower half, zero point in the upper), those
-// of groups 0, 4, 8 and 12 first, then of 1, 5 and so on; then their values, 16 bytes for each group: of each four bytes the lower halves
-// are values i, i + 2, i + 1 and i + 3, the upper ones those 16 further on.
+// Weights lie in tiles of 64 rows by 64 of k, those of 64 rows one behind the other. A tile has 16 bytes for each thread of four warps: a word for
+// each 16 of k, with the values that the thread gives to tensor cores. From the lowest four bits on, these are of its first row, of the row eight
+// below, and of both rows eight of k further; the upper half of the word has their neighbours in k. Behind the values are the groups of 32: a word for each
+// thread that begins rows, in each half of it the zero points of both rows, then both scales - 1. What lies behind the last row or k is zero.
 //
-// Blocks make chunks: two if there are many columns, else eight, so that there is work for all of the GPU. A sum runs over the k of its
-// chunk in order, then over pairs of chunks in order: it does not depend on the rows that are computed with it.
+// A block of threads has four teams of four warps. k is cut into as many parts as there are teams in all of the blocks that share a sum
+// (`splits`). A sum runs over the k of its part in order, then over parts in order: it does not depend on the rows that are computed with it.
 
-#define INT4_BLOCK 512
-#define INT4_BLOCK_BYTES (16 + INT4_BLOCK / 2)
-#define INT4_RUN 128  // of k: four groups
-
-DEVICE void put(const Int4Product& p, size_t at, u32 n, float sum) {
-    sum *= p.row_scales[n];
-    if (p.output_is_f32) {
-        float* output = (float*)p.output + at;
-        *output = p.add ? *output + sum : sum;
-    } else {
-        narrow(sum, (element*)p.output + at);
-    }
-}
-
-// The sum over pairs of chunks that several blocks of threads have computed.
-KERNEL sum_int4(Int4Product p) {
-    const size_t size = (size_t)p.m * p.n;
-    for (size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x; at < size; at += (size_t)gridDim.x * blockDim.x) {
-        float sum = p.parts[at];
-        for (u32 pair = 1; pair < p.pairs; pair++) sum += p.parts[pair * size + at];
-        put(p, at, (u32)(at % p.n), sum);
-    }
-}
+#define INT4_TILE 64
+#define INT4_VALUE_BYTES (INT4_TILE * INT4_TILE / 2)
+#define INT4_TILE_BYTES (INT4_VALUE_BYTES + INT4_TILE * INT4_TILE / 32)
 
 #if BF16
 
-#define INT4_STAGES(rows) ((rows) > 32 ? 2 : 4)  // more do not fit into the shared memory of every GPU
-#define INT4_PITCH 320  // bytes from one row of a run of the input to the next: its groups are 80 apart, so that lanes use all banks
-#define INT4_HALVES(pair) ((pair) * 0x10001u)
+#define INT4_TEAMS 4
+#define INT4_THREADS (INT4_TEAMS * 128)
+#define INT4_MOST_SPLITS 4
 
 // Sixteen bytes of memory.
 struct __align__(16) Words {
@@ -50,182 +31,280 @@ DEVICE u32 multiply_add_pair(u32 a, u32 b, u32 c) {
     return sum;
 }
 
-// Scale and zero point of a group, as pairs of bf16.
-struct Int4Group {
-    u32 scale, offset;
+// One half of a pair twice; it costs nothing where it is used.
+template <u32 HALF> DEVICE u32 both_halves(u32 pair) {
+    u32 both;
+    if (HALF == 0)
+        asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {low, low};}" : "=r"(both) : "r"(pair), "n"(0));
+    else
+        asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; mov.b32 %0, {high, high};}" : "=r"(both) : "r"(pair), "n"(1));
+    return both;
+}
+
+// Scales and zero points of a thread's two rows, as pairs of bf16: of two groups, or of one in both halves.
+struct Int4Groups {
+    u32 scale[2], offset[2];
+
+    template <u32 GROUP> DEVICE Int4Groups of() const {
+        return {{both_halves<GROUP>(scale[0]), both_halves<GROUP>(scale[1])}, {both_halves<GROUP>(offset[0]), both_halves<GROUP>(offset[1])}};
+    }
 };
 
-DEVICE Int4Group int4_group(u32 byte) {
-    // 128 + zero is exact, and so is every whole number up to 256.
-    return {INT4_HALVES(__float_as_uint((float)(byte % 16 + 1)) >> 16), INT4_HALVES(0xc300 | byte / 16 % 16)};
+// A value in the lowest eight bits of a bf16 is that whole number times 2^-133, so (value - zero) * scale takes one multiply-add: with
+// scales times 2^123, or 2^119 for the upper four bits, it is exact and times 2^-10, which row scales make up for.
+DEVICE Int4Groups int4_groups(u32 word) {
+    // 2^127 + (scale - 1) * 2^123, and from that 15 * 2^123.
+    const u32 low = multiply_add_pair((word >> 5 & 0x00780078) | 0x7f007f00, 0x3f803f80, 0xfef0fef0);
+    const u32 high = multiply_add_pair((word >> 9 & 0x00780078) | 0x7d007d00, 0x3f803f80, 0xfcf0fcf0);
+    return {{low, high},
+            {multiply_add_pair((word & 0x000f000f) | 0x80008000, low, 0x80008000),
+             multiply_add_pair((word & 0x00f000f0) | 0x80008000, high, 0x80008000)}};
 }
 
-// Two weights, whose values are in the lowest four bits of both halves of `values`.
-DEVICE u32 widen_int4(u32 values, Int4Group group) {
-    const u32 wide = (values & 0x000f000f) | 0x43004300;  // 128 + value
-    return multiply_add_pair(multiply_add_pair(wide, 0x3f803f80, group.offset), group.scale, 0x80008000);
-}
-
-// Starts copying runs of the input, one of each chunk of a pair: `first` and `second` are where they begin.
-template <u32 ROWS> DEVICE void fetch_int4(u8* stage, const Int4Product& p, u32 first_m, u32 first, u32 second) {
+// What a thread gives to a product: the weights of a word.
+DEVICE void widen_int4(u32 (&a)[4], u32 word, const Int4Groups& its) {
 #pragma unroll
-    for (u32 i = 0; i < ROWS / 8; i++) {
-        const u32 index = threadIdx.x + i * 256, line = index / 16, piece = index % 16;
-        const u32 m = first_m + line % ROWS, at = (line < ROWS ? first : second) + piece * 8;
-        const bool there = m < p.m && at < p.k;
-        const bf16* from = p.input + (there ? (size_t)m * p.k + at : 0);
-        u8* to = stage + line * INT4_PITCH + piece / 4 * 80 + piece % 4 * 16;
-        if (p.k % 8 == 0) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                         :: "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
-        } else {
-            for (u32 j = 0; j < 8; j++) ((bf16*)to)[j] = there && at + j < p.k ? from[j] : bf16{0};
-        }
+    for (u32 i = 0; i < 4; i++)
+        a[i] = multiply_add_pair(word >> i / 2 * 8 & (i % 2 ? 0x00f000f0 : 0x000f000f), its.scale[i % 2], its.offset[i % 2]);
+}
+
+// sums += a (64 x 16, in the registers of four warps) * a slice of 16 columns of ROWS rows in shared memory, from piece `piece` on; on Hopper
+// asynchronously.
+template <u32 ROWS> DEVICE void multiply_int4(float (&sums)[ROWS / 8][4], const u32 (&a)[4], const bf16* rows, u32 piece) {
+#if HOPPER
+    multiply_rows(sums, a, matrix(rows + piece * 8));
+#else
+    const u32 lane = threadIdx.x % 32, row = lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (u32 block = 0; block < ROWS / 8; block += 2) {
+        u32 b[4];
+        load_matrices(b, rows + swizzled(block * 8 + row, piece + lane / 8 % 2));
+        multiply(sums[block], a, b[0], b[1]);
+        multiply(sums[block + 1], a, b[2], b[3]);
     }
+#endif
 }
 
-// 128 columns by ROWS rows, of a pair of chunks or of SEVERAL. Four warps take the first chunk of a pair, four the second; each takes 32 columns, and
-// of these a lane takes four: two of each sixteen.
-template <u32 ROWS, bool SEVERAL> DEVICE void multiply_int4(const Int4Product& p) {
-    extern __shared__ __align__(16) u8 int4_room[];
-    constexpr u32 STAGE_COUNT = INT4_STAGES(ROWS), STAGE_BYTES = 2 * ROWS * INT4_PITCH;
-    const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = warp / 4, member = lane % 4;
-    const u32 my_n = blockIdx.x * 128 + warp % 4 * 32, splits = p.splits, first_m = blockIdx.y / splits * ROWS;
-    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, share = (blocks + 2 * p.pairs - 1) / (2 * p.pairs);
-    const u32 begin = blockIdx.y % splits, end = SEVERAL && splits == 1 ? p.pairs : begin + 1;
-    const u8* columns[2][2];
+DEVICE float sum(float x, float y) { return x + y; }
+DEVICE float4 sum(float4 x, float4 y) { return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w); }
+DEVICE float scaled(float x, float y) { return x * y; }
+DEVICE float4 scaled(float4 x, float4 y) { return make_float4(x.x * y.x, x.y * y.y, x.z * y.z, x.w * y.w); }
+DEVICE void narrow(float4 x, element* y) { narrow4(x, y); }
+
+#define INT4_PITCH(tiles) ((tiles) * INT4_TILE + 4)  // from one row of sums to the next: so that a warp uses all banks
+
+// Adds up the sums of all teams, and of all blocks of threads that share them, and writes them. A thread takes a V of neighbouring columns at a time.
+template <u32 ROWS, u32 TILES, typename V>
+DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32 first_tile, u32 first_m) {
+    constexpr u32 WIDTH = sizeof(V) / sizeof(float), COLUMNS = TILES * INT4_TILE / WIDTH;
+    constexpr u32 TURNS = (ROWS * TILES * INT4_TILE / 4 + INT4_THREADS - 1) / INT4_THREADS;
+    struct Place {
+        u32 row, column, n;
+        size_t at;
+        bool there;
+    };
+    // Everything that TURNS places need is read before the first is written.
+    auto for_each = [&](auto value, auto write) {
+        for (u32 begin = threadIdx.x; begin < ROWS * COLUMNS; begin += TURNS * INT4_THREADS) {
+            Place places[TURNS];
+            V values[TURNS];
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
-        const u32 n = min(my_n + i * 8 + lane / 4, p.n - 1);
-        columns[i / 2][i % 2] = p.weights + (size_t)n * blocks * INT4_BLOCK_BYTES;
-    }
-    float totals[2][ROWS / 8][4];
-    u32 pair = begin;
-    do {
-        const u32 first_block = (2 * pair + half) * share, runs = share * 4;
-        const u32 first_k = 2 * pair * share * INT4_BLOCK, second_k = first_k + share * INT4_BLOCK;
-        auto load = [&](u32 run) {
-            if (run < runs)
-                fetch_int4<ROWS>(int4_room + run % STAGE_COUNT * STAGE_BYTES, p, first_m, first_k + run * INT4_RUN,
-                                 second_k + run * INT4_RUN);
-            commit();
-        };
-        // What lies behind the last block is multiplied with zeros.
-        auto block_of = [&](u32 run) { return min(first_block + run / 4, blocks - 1) * INT4_BLOCK_BYTES; };
-        Words values[2][2][2];
-        u32 groups[2][2];
-        auto load_values = [&](Words (&to)[2][2], u32 run) {
-            if (run >= runs) return;
-            const u32 at = block_of(run) + 16 + (run % 4 * 4 + member) * 16;
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) to[i / 2][i % 2] = *(const Words*)(columns[i / 2][i % 2] + at);
-        };
-        auto load_groups = [&](u32 run) {
-#pragma unroll
-            for (u32 i = 0; i < 4; i++) groups[i / 2][i % 2] = *(const u32*)(columns[i / 2][i % 2] + block_of(run) + member * 4);
-        };
-        float sums[2][ROWS / 8][4] = {};
-        load_values(values[0], 0);
-        load_values(values[1], 1);
-        __syncthreads();
-        for (u32 run = 0; run < STAGE_COUNT - 1; run++) load(run);
-        for (u32 first_run = 0; first_run < runs; first_run += 4) {
-            load_groups(first_run);
-#pragma unroll
-            for (u32 j = 0; j < 4; j++) {
-                const u32 run = first_run + j;
-                arrive<STAGE_COUNT - 2>();
-                // Into the stage that was multiplied last.
-                load(run + STAGE_COUNT - 1);
-                const u8* rows = int4_room + run % STAGE_COUNT * STAGE_BYTES + (half * ROWS + lane / 4) * INT4_PITCH + member * 80;
-                Int4Group its[2][2];
-#pragma unroll
-                for (u32 i = 0; i < 4; i++) its[i / 2][i % 2] = int4_group(groups[i / 2][i % 2] >> 8 * j & 255);
-#pragma unroll
-                for (u32 piece = 0; piece < 4; piece++) {
-                    Words x[ROWS / 8];
-#pragma unroll
-                    for (u32 block = 0; block < ROWS / 8; block++)
-                        x[block] = *(const Words*)(rows + block * 8 * INT4_PITCH + piece * 16);
-#pragma unroll
-                    for (u32 word = 0; word < 2; word++)
-#pragma unroll
-                        for (u32 tile = 0; tile < 2; tile++) {
-                            u32 a[4];
-#pragma unroll
-                            for (u32 i = 0; i < 4; i++) {
-                                const u32 packed = values[j % 2][tile][i % 2].at[piece % 2 * 2 + word];
-                                a[i] = widen_int4(packed >> (piece / 2 * 4 + i / 2 * 8), its[tile][i % 2]);
-                            }
-#pragma unroll
-                            for (u32 block = 0; block < ROWS / 8; block++)
-                                multiply(sums[tile][block], a, x[block].at[word * 2], x[block].at[word * 2 + 1]);
-                        }
-                }
-                load_values(values[j % 2], run + 2);
+            for (u32 i = 0; i < TURNS; i++) {
+                const u32 index = begin + i * INT4_THREADS, row = index / COLUMNS % ROWS, column = index % COLUMNS * WIDTH;
+                const u32 m = first_m + row, n = first_tile * INT4_TILE + column - p.first;
+                const bool there = index < ROWS * COLUMNS && m < p.m && n < p.n;
+                places[i] = {row, column, there ? n : 0, there ? (size_t)m * p.n + n : 0, there};
+                values[i] = value(places[i]);
             }
+#pragma unroll
+            for (u32 i = 0; i < TURNS; i++)
+                if (places[i].there) write(places[i].at, values[i]);
         }
-        __syncthreads();
-        // The second chunk's sums go to the warps of the first.
-        float* exchange = (float*)int4_room + threadIdx.x % 128;
+    };
+    auto of_teams = [&](const Place& place) {
+        auto of = [&](u32 team) { return *(const V*)(parts + (team * ROWS + place.row) * INT4_PITCH(TILES) + place.column); };
+        V all = of(0);
 #pragma unroll
-        for (u32 i = 0; i < ROWS; i++)
-            if (half == 1) exchange[i * 128] = sums[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4];
-        __syncthreads();
-#pragma unroll
-        for (u32 i = 0; i < ROWS; i++)
-            if (half == 0) {
-                float& total = totals[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4];
-                const float sum = sums[i / (ROWS / 2)][i / 4 % (ROWS / 8)][i % 4] + exchange[i * 128];
-                total = pair == begin ? sum : total + sum;
-            }
-    } while (SEVERAL && ++pair < end);
-    if (half == 1) return;
-#pragma unroll
-    for (u32 i = 0; i < ROWS; i++) {
-        const u32 tile = i / (ROWS / 2), block = i / 4 % (ROWS / 8), j = i % 4;
-        const u32 m = first_m + block * 8 + lane % 4 * 2 + j % 2, n = my_n + tile * 16 + lane / 4 + j / 2 * 8;
-        if (m >= p.m || n >= p.n) continue;
-        const size_t at = (size_t)m * p.n + n;
-        if (splits > 1)
-            p.parts[(size_t)begin * p.m * p.n + at] = totals[tile][block][j];
+        for (u32 team = 1; team < INT4_TEAMS; team++) all = sum(all, of(team));
+        return all;
+    };
+    auto finished = [&](const Place& place, V all) {
+        all = scaled(all, *(const V*)(p.row_scales + place.n));
+        return p.add ? sum(*(const V*)((const float*)p.output + place.at), all) : all;
+    };
+    auto put = [&](size_t at, V all) {
+        if (p.output_is_f32)
+            *(V*)((float*)p.output + at) = all;
         else
-            put(p, at, n, totals[tile][block][j]);
+            narrow(all, (element*)p.output + at);
+    };
+    if (p.splits == 1) {
+        for_each([&](const Place& place) { return finished(place, of_teams(place)); }, put);
+        return;
     }
+    const size_t size = (size_t)p.m * p.n;
+    for_each(of_teams, [&](size_t at, V all) { *(V*)(p.parts + split * size + at) = all; });
+    // The last of the blocks that share sums adds them up.
+    __threadfence();
+    __syncthreads();
+    u32* order = (u32*)parts;
+    u32* arrived = p.arrived + blockIdx.y * (gridDim.x / p.splits) + blockIdx.x / p.splits;
+    if (threadIdx.x == 0) *order = atomicAdd(arrived, 1u);
+    __syncthreads();
+    if (*order != p.splits - 1) return;
+    __threadfence();
+    auto of_blocks = [&](const Place& place) {
+        auto of = [&](u32 split) { return __ldcg((const V*)(p.parts + min(split, p.splits - 1) * size + place.at)); };
+        const V parts[INT4_MOST_SPLITS] = {of(0), of(1), of(2), of(3)};
+        V all = parts[0];
+#pragma unroll
+        for (u32 split = 1; split < INT4_MOST_SPLITS; split++)
+            if (split < p.splits) all = sum(all, parts[split]);
+        return finished(place, all);
+    };
+    for_each(of_blocks, put);
+    if (threadIdx.x == 0) *arrived = 0;
 }
 
-KERNEL __launch_bounds__(256, 2) product_int4_16(Int4Product p) { multiply_int4<16, false>(p); }
-KERNEL __launch_bounds__(256, 2) product_int4_32(Int4Product p) { multiply_int4<32, false>(p); }
-KERNEL __launch_bounds__(256, 1) product_int4_64(Int4Product p) { multiply_int4<64, true>(p); }
+// ROWS rows by 64 * TILES columns, of one of the splits of k.
+template <u32 ROWS, u32 TILES> DEVICE void multiply_tiles(const Int4Product& p) {
+    extern __shared__ __align__(16) u8 int4_room[];
+    constexpr u32 ROW_STAGE = ROWS * 64, WEIGHT_STAGE = TILES * INT4_TILE_BYTES;
+    const u32 team = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = threadIdx.x % 32;
+    const u32 split = blockIdx.x % p.splits, first_tile = blockIdx.x / p.splits * TILES, first_m = blockIdx.y * ROWS;
+    const u32 slices = (p.k + 63) / 64, tiles = (p.first + p.n + INT4_TILE - 1) / INT4_TILE;
+    const u32 share = (slices + p.splits * INT4_TEAMS - 1) / (p.splits * INT4_TEAMS), begin = (split * INT4_TEAMS + team) * share;
+    const u32 steps = begin < slices ? min(share, slices - begin) : 0;
+    // The permutation counts from multiples of 1024 bytes.
+    u8* room = int4_room + (HOPPER ? -shared_address(int4_room) % 1024 : 0);
+    bf16* rows = (bf16*)room + team * INT4_STAGES * ROW_STAGE;
+    u8* weights = room + INT4_TEAMS * INT4_STAGES * ROW_STAGE * sizeof(bf16) + team * INT4_STAGES * WEIGHT_STAGE;
+
+    const u8* tile[TILES];
+#pragma unroll
+    for (u32 t = 0; t < TILES; t++)
+        tile[t] = p.weights + ((size_t)min(first_tile + t, tiles - 1) * slices + begin) * INT4_TILE_BYTES;
+    auto copy = [](void* to, const void* from, u32 bytes) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(shared_address(to)), "l"(from), "r"(bytes));
+    };
+    auto load_weights = [&](u32 step) {
+        u8* to = weights + step % INT4_STAGES * WEIGHT_STAGE;
+#pragma unroll
+        for (u32 t = 0; t < TILES; t++) {
+            const u32 at = t * INT4_TILE_BYTES, mine = thread * 16;
+            copy(to + at + mine, tile[t] + mine, 16);
+            if (thread / 8 == t) copy(to + at + INT4_VALUE_BYTES + mine % 128, tile[t] + INT4_VALUE_BYTES + mine % 128, 16);
+            tile[t] += INT4_TILE_BYTES;
+        }
+    };
+    auto load_rows = [&](u32 step) {
+        const u32 piece = thread % 8, at = (begin + step) * 64 + piece * 8;
+#pragma unroll
+        for (u32 i = 0; i < ROWS / 16; i++) {
+            const u32 row = i * 16 + thread / 8, m = first_m + row;
+            const bool there = m < p.m && at < p.k;
+            const bf16* from = p.input + (there ? (size_t)m * p.k + at : 0);
+            bf16* to = rows + step % INT4_STAGES * ROW_STAGE + swizzled(row, piece);
+            if (p.k % 8 == 0)
+                copy(to, from, there ? 16 : 0);
+            else
+                for (u32 j = 0; j < 8; j++) to[j] = there && at + j < p.k ? from[j] : bf16{0};
+        }
+    };
+    // Two stages are free when a step begins, for the products of the last step may still run.
+    constexpr u32 AHEAD = INT4_STAGES - 2;
+    for (u32 step = 0; step < AHEAD; step++)
+        if (step < steps) load_weights(step);
+    follow();
+    for (u32 step = 0; step < AHEAD; step++) {
+        if (step < steps) load_rows(step);
+        commit();
+    }
+    float sums[TILES][ROWS / 8][4] = {};
+    for (u32 step = 0; step < steps; step++) {
+        arrive_team<AHEAD - 1>(team);
+        if (step + AHEAD < steps) {
+            load_weights(step + AHEAD);
+            load_rows(step + AHEAD);
+        }
+        commit();
+        const bf16* slice = rows + step % INT4_STAGES * ROW_STAGE;
+        const u8* stage = weights + step % INT4_STAGES * WEIGHT_STAGE;
+        u32 a[TILES][4][4];
+#pragma unroll
+        for (u32 t = 0; t < TILES; t++) {
+            const u8* its = stage + t * INT4_TILE_BYTES;
+            const Words words = *(const Words*)(its + thread * 16);
+            const Int4Groups groups = int4_groups(*(const u32*)(its + INT4_VALUE_BYTES + (warp * 8 + lane / 4) * 4));
+            // Of this tile in the step before.
+            await_products<TILES - 1>();
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                widen_int4(a[t][i], words.at[i], groups.of<0>());
+                widen_int4(a[t][i + 2], words.at[i + 2], groups.of<1>());
+            }
+            begin_products();
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) multiply_int4<ROWS>(sums[t], a[t][i], slice, i * 2);
+            commit_products();
+        }
+    }
+    await_products<0>();
+    arrive<0>();
+    // The sums of all teams: [team][row][column].
+    float* parts = (float*)room;
+#pragma unroll
+    for (u32 t = 0; t < TILES; t++)
+#pragma unroll
+        for (u32 i = 0; i < ROWS / 2; i++) {
+            const u32 row = i / 4 * 8 + lane % 4 * 2 + i % 2, column = t * INT4_TILE + warp * 16 + lane / 4 + i % 4 / 2 * 8;
+            parts[(team * ROWS + row) * INT4_PITCH(TILES) + column] = sums[t][i / 4][i % 4];
+        }
+    __syncthreads();
+    if ((p.n | p.first) % 4 == 0)
+        finish_int4<ROWS, TILES, float4>(p, parts, split, first_tile, first_m);
+    else
+        finish_int4<ROWS, TILES, float>(p, parts, split, first_tile, first_m);
+}
+
+KERNEL __launch_bounds__(INT4_THREADS, 1) product_int4(Int4Product p) {
+    switch (p.rows * 4 + p.tiles) {
+        case 16 * 4 + 1: return multiply_tiles<16, 1>(p);
+        case 32 * 4 + 1: return multiply_tiles<32, 1>(p);
+#if HOPPER
+        case 16 * 4 + 2: return multiply_tiles<16, 2>(p);
+        case 16 * 4 + 3: return multiply_tiles<16, 3>(p);
+        case 32 * 4 + 2: return multiply_tiles<32, 2>(p);
+        case 32 * 4 + 3: return multiply_tiles<32, 3>(p);
+        case 64 * 4 + 1: return multiply_tiles<64, 1>(p);
+#endif
+        default: __trap();
+    }
+}
 
 #else
 
 DEVICE float int4_weight(const Int4Product& p, u32 n, u32 k) {
-    const u32 blocks = (p.k + INT4_BLOCK - 1) / INT4_BLOCK, group = k % INT4_BLOCK / 32, low = k % 16;
-    const u8* block = p.weights + ((size_t)n * blocks + k / INT4_BLOCK) * INT4_BLOCK_BYTES;
-    const u8 its = block[group % 4 * 4 + group / 4];
-    const u8 both = block[16 + group * 16 + low / 4 * 4 + low % 2 * 2 + low / 2 % 2];
-    return (float)(((both >> k % 32 / 16 * 4 & 15) - its / 16) * (its % 16 + 1));
+    const u32 row = n % INT4_TILE, its = row / 16 * 8 + row % 8, half = row % 16 / 8 * 4;
+    const u8* tile = p.weights + ((size_t)(n / INT4_TILE) * ((p.k + 63) / 64) + k / INT4_TILE) * INT4_TILE_BYTES;
+    const u8 value = tile[its * 64 + k % 8 / 2 * 16 + k % INT4_TILE / 16 * 4 + k % 2 * 2 + k % 16 / 8] >> half & 15;
+    const u8* group = tile + INT4_VALUE_BYTES + its * 4 + k % INT4_TILE / 32 * 2;
+    return (float)((value - (group[0] >> half & 15)) * ((group[1] >> half & 15) + 1)) / 1024.0f;
 }
 
 // In f32, which no model uses it in: the plain sum.
-DEVICE void multiply_int4(const Int4Product& p, u32 rows) {
-    const u32 split = blockIdx.y % p.splits;
-    for (u32 index = threadIdx.x; index < rows * 128; index += blockDim.x) {
-        const u32 m = blockIdx.y / p.splits * rows + index / 128, n = blockIdx.x * 128 + index % 128;
-        if (m >= p.m || n >= p.n) continue;
-        float sum = 0.0f;
-        for (u32 k = 0; split == 0 && k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p, n, k);
-        const size_t at = (size_t)m * p.n + n;
-        if (p.splits > 1)
-            p.parts[(size_t)split * p.m * p.n + at] = sum;
-        else
-            put(p, at, n, sum);
-    }
+KERNEL product_int4(Int4Product p) {
+    follow();
+    const u32 m = blockIdx.y, n = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n >= p.n) return;
+    float sum = 0.0f;
+    for (u32 k = 0; k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p, p.first + n, k);
+    sum *= p.row_scales[n];
+    const size_t at = (size_t)m * p.n + n;
+    if (p.output_is_f32)
+        ((float*)p.output)[at] = p.add ? ((float*)p.output)[at] + sum : sum;
+    else
+        narrow(sum, (element*)p.output + at);
 }
-
-KERNEL product_int4_16(Int4Product p) { multiply_int4(p, 16); }
-KERNEL product_int4_32(Int4Product p) { multiply_int4(p, 32); }
-KERNEL product_int4_64(Int4Product p) { multiply_int4(p, 64); }
 
 #endif

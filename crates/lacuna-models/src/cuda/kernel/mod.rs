@@ -22,7 +22,7 @@ mod weights;
 pub(crate) use attention::{Attend, Geometry, Tile};
 pub(crate) use belief::{Reading, RowSpec, STRETCH, Summary};
 pub(crate) use experts::{ExpertTile, ExpertsCall, Slots, most_tiles};
-pub(crate) use int4::int4_parts;
+pub(crate) use int4::SharedSums;
 pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
 pub(crate) use rows::{CacheSlot, NormCall, RotateCall, Rows, Table};

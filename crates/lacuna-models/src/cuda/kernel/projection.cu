@@ -98,11 +98,11 @@ DEVICE void multiply_slice(float (&sums)[TILE / 8][4], const bf16* weights, cons
     begin_products();
 #pragma unroll
     for (int k = 0; k < SLICE / 16; k++) multiply(sums, matrix(mine + k * 16), matrix(rows + k * 16), 1);
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    commit_products();
 }
 
 // Waits for all slices but the last.
-DEVICE void finish_slice() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
+DEVICE void finish_slice() { await_products<1>(); }
 
 #else
 

@@ -1,6 +1,7 @@
 // Single rows between matrix products: a block takes a row. The structs are in rows.rs.
 
 KERNEL embed(Embedding e) {
+    follow();
     size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
     for (u32 i = threadIdx.x; i < e.width; i += blockDim.x)
         e.hidden[to + i] = e.table_is_bf16 ? widen(((const bf16*)e.table)[from + i]) : ((const float*)e.table)[from + i];
@@ -35,6 +36,7 @@ DEVICE float scale_of(const Norm& n) {
 
 // output = row / sqrt(mean(row^2) + epsilon) * weight
 KERNEL rms_norm(Norm n) {
+    follow();
     const float* row = row_of(n);
     const float scale = scale_of(n);
     element* output = (element*)n.output + (size_t)blockIdx.x * n.width;
@@ -51,6 +53,7 @@ KERNEL rms_norm(Norm n) {
 // The bias, the norm of each head, then the rotary embedding in the "rotate half" convention. A warp takes a head; a lane takes
 // pairs of values: those that are turned together, then those that are not turned.
 KERNEL rotate(Rotation r) {
+    follow();
     const u32 head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (head >= (r.bias ? r.heads : r.rotated)) return;
     element* values = r.data + ((size_t)blockIdx.x * r.heads + head) * HEAD_SIZE;
@@ -108,6 +111,7 @@ DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 
 // output = silu(gate) * up
 KERNEL silu_times(Gate g) {
+    follow();
     const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
     const element* up = gate + g.width;
     element* output = (element*)g.output + (size_t)blockIdx.x * g.width;

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cudarc::driver::result::{self, function, module};
+use cudarc::driver::result::{function, module};
 use cudarc::driver::sys;
 
 use super::super::buffer::Plain;
@@ -25,10 +25,16 @@ use super::structs::{CType, to_u32};
 use super::weights::{Conversion, Noise};
 use crate::Result;
 
+/// Kernels that begin with `follow`: they may be launched before the one before them is done, so that no time passes in between.
+const FOLLOWERS: [&str; 7] =
+    ["embed", "rms_norm", "rotate", "silu_times", "product_int4", "attention", "attention_with_mass"];
+
 /// A kernel that takes an `A`.
 pub(super) struct Kernel<A> {
     name: &'static str,
     function: sys::CUfunction,
+    /// True if it is launched before the one before it is done.
+    early: bool,
     argument: PhantomData<fn(A)>,
 }
 
@@ -63,11 +69,28 @@ impl<A: Plain> Kernel<A> {
             return Ok(());
         }
         let mut arguments = [std::ptr::from_ref(argument).cast_mut().cast::<c_void>()];
-        let blocks = (to_u32(blocks[0]), to_u32(blocks[1]), 1);
-        let threads = (to_u32(threads), 1, 1);
-        // SAFETY: the kernel takes one `A`, which the driver copies; the rest is the caller's promise.
+        let mut early = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: to_u32(blocks[0]),
+            gridDimY: to_u32(blocks[1]),
+            gridDimZ: 1,
+            blockDimX: to_u32(threads),
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: to_u32(shared),
+            hStream: gpu.stream(),
+            attrs: &raw mut early,
+            numAttrs: u32::from(self.early),
+        };
+        // SAFETY: the kernel takes one `A`, which the driver copies; one that is launched early waits by itself for all work
+        // launched before; the rest is the caller's promise.
         unsafe {
-            result::launch_kernel(self.function, blocks, threads, to_u32(shared), gpu.stream(), &mut arguments)?;
+            sys::cuLaunchKernelEx(&raw const config, self.function, arguments.as_mut_ptr(), std::ptr::null_mut())
+                .result()?;
         }
         gpu.profile.note(gpu, || self.name.to_string())
     }
@@ -90,8 +113,8 @@ macro_rules! kernels {
         }
 
         impl Functions {
-            fn find(module: &Module) -> Result<Self> {
-                Ok(Self { $($name: module.kernel(stringify!($name))?,)* })
+            fn find(module: &Module, variant: Variant) -> Result<Self> {
+                Ok(Self { $($name: module.kernel(stringify!($name), variant)?,)* })
             }
         }
 
@@ -113,10 +136,7 @@ kernels! {
     silu_times_fp8: Gate,
     quantize: Quantization,
     product: Product,
-    product_int4_16: Int4Product,
-    product_int4_32: Int4Product,
-    product_int4_64: Int4Product,
-    sum_int4: Int4Product,
+    product_int4: Int4Product,
     compare: Comparison,
     ceiling: Ceiling,
     attention: Attention,
@@ -153,11 +173,12 @@ struct Module(sys::CUmodule);
 unsafe impl Send for Module {}
 
 impl Module {
-    fn kernel<A>(&self, name: &'static str) -> Result<Kernel<A>> {
+    fn kernel<A>(&self, name: &'static str, variant: Variant) -> Result<Kernel<A>> {
         let symbol = CString::new(name).expect("a name has no zero byte");
         // SAFETY: the module is loaded. `Kernels` keeps it loaded for as long as the function is there.
         let function = unsafe { module::get_function(self.0, symbol)? };
-        Ok(Kernel { name, function, argument: PhantomData })
+        let early = variant.architecture >= 90 && FOLLOWERS.contains(&name);
+        Ok(Kernel { name, function, early, argument: PhantomData })
     }
 }
 
@@ -172,7 +193,7 @@ impl Kernels {
             discard(variant);
             Ok::<_, crate::Error>(load(machine_code(variant)?)?)
         })?;
-        let kernels = Self { gpu: gpu.clone(), functions: Functions::find(&module)?, variant, module };
+        let kernels = Self { gpu: gpu.clone(), functions: Functions::find(&module, variant)?, variant, module };
         kernels.allow_shared()?;
         Ok(kernels)
     }
@@ -186,10 +207,7 @@ impl Kernels {
         for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
             kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
         }
-        let Functions { product_int4_16, product_int4_32, product_int4_64, .. } = &self.functions;
-        for (kernel, rows) in [(product_int4_16, 16), (product_int4_32, 32), (product_int4_64, 64)] {
-            kernel.allow_shared(super::int4::shared(rows, self.variant.bf16))?;
-        }
+        self.functions.product_int4.allow_shared(super::int4::shared(self.variant))?;
         let shared = super::projection::shared(self.variant.bf16);
         self.functions.project.allow_shared(shared)?;
         self.functions.expert_gate_up.allow_shared(shared)?;
@@ -202,6 +220,27 @@ impl Drop for Kernels {
         if self.gpu.bind().is_ok() && self.gpu.wait().is_ok() {
             // SAFETY: no kernel of it runs any more, and none can be launched: the functions go with it.
             let _ = unsafe { module::unload(self.module.0) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FOLLOWERS;
+    use crate::cuda::kernel::source::source;
+
+    /// One that did not would read what is not written yet.
+    #[test]
+    fn kernels_that_are_launched_early_wait_for_the_one_before() {
+        let source = source();
+        for kernel in FOLLOWERS {
+            let name = format!(" {kernel}(");
+            let heads = source.match_indices(&name).map(|(at, _)| &source[at..]);
+            let bodies = heads.filter_map(|text| text.split_once(") {\n")).filter(|(head, _)| !head.contains(';'));
+            let bodies: Vec<&str> = bodies.map(|(_, body)| body.trim_start()).collect();
+            assert!(!bodies.is_empty(), "{kernel}");
+            // The product loads weights first, in what it calls.
+            assert!(bodies.iter().all(|body| body.starts_with("follow();") || body.starts_with("switch")), "{kernel}");
         }
     }
 }

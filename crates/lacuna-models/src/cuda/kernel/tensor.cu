@@ -26,6 +26,15 @@ template <int PENDING> DEVICE void arrive() {
     __syncthreads();
 }
 
+// The same for one of the teams of four warps that a block has.
+template <int PENDING> DEVICE void arrive_team(u32 team) {
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+#if HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+    asm volatile("bar.sync %0, %1;" :: "r"(team + 1), "n"(128) : "memory");
+}
+
 DEVICE void load_matrices(u32 (&m)[4], const bf16* pointer) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
@@ -50,9 +59,9 @@ DEVICE void multiply(float (&sums)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 #define SUMS_4(s, i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
 #define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 1), SUMS_4(s, i + 2), SUMS_4(s, i + 3)
 #define SUMS_32(s, i) SUMS_16(s, i), SUMS_16(s, i + 4)
+#define REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define REGISTERS_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-    "%24, %25, %26, %27, %28, %29, %30, %31"
+    REGISTERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define REGISTERS_64 \
     REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, " \
     "%51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
@@ -72,10 +81,43 @@ DEVICE u64 matrix(const bf16* pointer) {
     return address | columns << 16 | rows << 32 | 1ull << 62;
 }
 
-DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-DEVICE void finish_products() {
-    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
+// sums += a (64 x 16, in the registers of four warps) * transposed b (rows x 16, in shared memory), asynchronously.
+DEVICE void multiply_rows(float (&sums)[2][4], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+                 "{%8, %9, %10, %11}, %12, 1, 1, 1, %13;"
+                 : SUMS_4(sums, 0), SUMS_4(sums, 1)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(0));
 }
+DEVICE void multiply_rows(float (&sums)[4][4], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" REGISTERS_16 "}, {%16, %17, %18, %19}, %20, 1, 1, 1, %21;"
+                 : SUMS_16(sums, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(0));
+}
+DEVICE void multiply_rows(float (&sums)[8][4], const u32 (&a)[4], u64 b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" REGISTERS_32 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, %37;"
+                 : SUMS_32(sums, 0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(0));
+}
+
+DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+// Waits for all products but those of the last `PENDING` groups.
+template <int PENDING> DEVICE void await_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
+}
+
+DEVICE void finish_products() {
+    commit_products();
+    await_products<0>();
+}
+
+#else
+
+// Products of warps are done when they have been computed.
+DEVICE void begin_products() {}
+DEVICE void commit_products() {}
+template <int PENDING> DEVICE void await_products() {}
 
 #endif
 
