@@ -8,13 +8,20 @@ use super::experts::RoutedRows;
 use super::forward::Machine;
 use super::graphs::Pass;
 use super::inputs::DeviceInputs;
-use super::kernel::{Attend, Factors, MatricesCall, NormCall, Output, Reading, RotateCall, Rows, Tile};
+use super::kernel::{
+    Ahead, Attend, CacheCall, Factors, MatricesCall, NormCall, Output, Reading, RotateCall, Rows, Tile,
+};
 use super::matrix::{ElementSlice, Operand, Part};
 use super::rope::Rope;
 use super::staging::Indices;
 use super::weights::{Block, Network, Weights};
 use crate::Result;
 use crate::weight::Sizes;
+
+/// Rows up to which a pass is bound by reading weights.
+const FEW_ROWS: usize = 64;
+/// Bytes of weights that short kernels bring to the GPU's cache before they are read.
+const AHEAD: usize = 24 << 20;
 
 /// All that a forward pass computes with.
 pub(crate) struct Computation<'a> {
@@ -44,10 +51,12 @@ impl<'a> Computation<'a> {
             let mass = pass.mass_layers.binary_search(&layer).ok();
             let mass = mass.map(|index| activations.mass.slice(index * size..(index + 1) * size));
             let hidden = activations.hidden.all();
-            self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input())?;
+            let first =
+                if layer < last { block.query_key_value.all() } else { block.query_key_value.part(query, 2 * key) };
+            let ahead = ahead(rows, Some(first));
+            self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input(), ahead)?;
             if layer < last {
-                self.query_key_values(block, rows)?;
-                self.cache(layer, activations.query_key_value.from(query), stride)?;
+                self.query_key_values(block, rows, layer)?;
                 let context = Attend {
                     queries: activations.query_key_value.all(),
                     query_stride: stride,
@@ -56,6 +65,7 @@ impl<'a> Computation<'a> {
                     key_stride: stride,
                     output: Some(activations.input.all()),
                     mass,
+                    ahead: self.behind_attention(block, rows),
                     ..self.last_context(layer, self.inputs.tiles, Rows::First(rows))
                 };
                 self.attend(context)?;
@@ -63,8 +73,7 @@ impl<'a> Computation<'a> {
                 self.finish_block(block, RoutedRows { count: rows, present: self.inputs.present, hidden })?;
                 continue;
             }
-            self.key_values(block, rows)?;
-            self.cache(layer, activations.query_key_value.all(), 2 * key)?;
+            self.key_values(block, rows, layer)?;
             let shows_matrix = pass.matrix_layers.iter().any(|(shown, _)| *shown == layer);
             if mass.is_some() || shows_matrix {
                 self.queries(block, Rows::First(rows))?;
@@ -94,12 +103,14 @@ impl<'a> Computation<'a> {
         let (block, activations) = (&self.weights.blocks[layer], self.activations);
         let selected = Rows::Selected(rows);
         let input = activations.block_input();
-        self.norm(activations.hidden.all(), selected, block.attention_norm.all(), Some(output), input)?;
+        let ahead = ahead(rows.len(), Some(block.query_key_value.part(0, self.sizes.query)));
+        self.norm(activations.hidden.all(), selected, block.attention_norm.all(), Some(output), input, ahead)?;
         self.queries(block, selected)?;
         let context = self.last_context(layer, tiles, selected);
         // SAFETY: the caller's promise.
         unsafe {
-            self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ..context })?;
+            let ahead = self.behind_attention(block, rows.len());
+            self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ahead, ..context })?;
         }
         self.finish_block(block, RoutedRows { count: rows.len(), present, hidden: output })
     }
@@ -115,8 +126,10 @@ impl<'a> Computation<'a> {
         reading: &Reading,
     ) -> Result<()> {
         let input = self.activations.input.all();
-        self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input))?;
-        let Part { rows: Operand::Elements(weights), k, .. } = self.weights.head.all() else {
+        let head = self.weights.head.all();
+        let ahead = ahead(rows.count(), Some(head));
+        self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input), ahead)?;
+        let Part { rows: Operand::Elements(weights), k, .. } = head else {
             unreachable!("the vocabulary projection has 16 bits")
         };
         // SAFETY: the caller's promise.
@@ -145,7 +158,14 @@ impl<'a> Computation<'a> {
             positions: self.inputs.positions,
             open: self.inputs.open,
             layer,
+            ahead: Default::default(),
         }
+    }
+
+    /// The weights that are read after a block's attention.
+    fn behind_attention(&self, block: &Block, rows: usize) -> [Ahead; 2] {
+        let network = block.network.as_ref().map(|network| network.gate_up.all());
+        [ahead(rows, Some(block.output.all())), ahead(rows, network)]
     }
 
     /// Attention of all rows.
@@ -174,14 +194,6 @@ impl<'a> Computation<'a> {
         unsafe { self.machine.kernels.add_attention(call) }
     }
 
-    /// Caches the keys of a layer, and the values behind each, for other passes.
-    fn cache(&self, layer: usize, keys: ElementSlice<'_>, stride: usize) -> Result<()> {
-        let slots = self.inputs.cache_slots;
-        // SAFETY: the KV store made each slot for a position of a cache with all layers, which it keeps until all work
-        // launched so far is done.
-        unsafe { self.machine.kernels.cache_store(slots, keys, stride, 2 * self.sizes.key, layer) }
-    }
-
     /// Everything after attention, whose output is in `input`: the residual stream becomes the block's output.
     fn finish_block(&mut self, block: &Block, rows: RoutedRows<'_>) -> Result<()> {
         let (Sizes { query, .. }, activations) = (self.sizes, self.activations);
@@ -196,14 +208,17 @@ impl<'a> Computation<'a> {
         if let Some(bias) = &block.output_bias {
             self.machine.kernels.add_bias(hidden, count, bias.all())?;
         }
-        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, input)?;
+        let network = block.network.as_ref();
+        let gate_up = ahead(count, network.map(|network| network.gate_up.all()));
+        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, input, gate_up)?;
         if let (Some(experts), Some(routed)) = (&block.experts, &activations.routed) {
             // SAFETY: whoever made the rows has told how many of them are there.
             unsafe { self.machine.kernels.experts(routed.call(experts, rows, &activations.input))? };
         }
-        if let Some(Network { gate_up, down }) = &block.network {
+        if let Some(Network { gate_up, down }) = network {
             self.multiply(count, gate_up.all(), Output::Elements(activations.gate_up.all()))?;
-            self.machine.kernels.silu_times(activations.gate_up.all(), count, down.k, input)?;
+            let ahead = ahead(count, Some(down.all()));
+            self.machine.kernels.silu_times(activations.gate_up.all(), count, down.k, input, ahead)?;
             self.multiply(count, down.all(), residual)?;
         }
         Ok(())
@@ -217,9 +232,10 @@ impl<'a> Computation<'a> {
         weight: DeviceSlice<'_, f32>,
         copy: Option<DeviceSlice<'_, f32>>,
         output: Operand<'_>,
+        ahead: Ahead,
     ) -> Result<()> {
         let epsilon = self.sizes.epsilon;
-        self.machine.kernels.rms_norm(NormCall { input, rows, weight, epsilon, copy, output })
+        self.machine.kernels.rms_norm(NormCall { input, rows, weight, epsilon, copy, output, ahead })
     }
 
     /// `output (+)= block_input · part` for `m` rows.
@@ -233,31 +249,32 @@ impl<'a> Computation<'a> {
         products.multiply(kernels, Factors { m, n, k, input, weights, output })
     }
 
-    /// Queries, keys and values of a block for all rows.
-    fn query_key_values(&mut self, block: &Block, rows: usize) -> Result<()> {
+    /// Queries, keys and values of a layer's block for all rows.
+    fn query_key_values(&mut self, block: &Block, rows: usize, layer: usize) -> Result<()> {
         let output = self.activations.query_key_value.all();
         self.multiply(rows, block.query_key_value.all(), Output::Elements(output))?;
         let Shape { heads, key_value_heads, .. } = self.shape;
         let counts = [heads + 2 * key_value_heads, heads + key_value_heads, heads];
-        self.rotate(block, Rows::First(rows), output, 0, counts)
+        self.rotate(block, Rows::First(rows), output, 0, counts, Some(layer))
     }
 
     /// Keys and values of the last block for all rows.
-    fn key_values(&mut self, block: &Block, rows: usize) -> Result<()> {
+    fn key_values(&mut self, block: &Block, rows: usize, layer: usize) -> Result<()> {
         let (output, Sizes { query, key, .. }) = (self.activations.query_key_value.all(), self.sizes);
         self.multiply(rows, block.query_key_value.part(query, 2 * key), Output::Elements(output))?;
         let heads = self.shape.key_value_heads;
-        self.rotate(block, Rows::First(rows), output, query, [2 * heads, heads, 0])
+        self.rotate(block, Rows::First(rows), output, query, [2 * heads, heads, 0], Some(layer))
     }
 
     /// Queries of the last block for some rows.
     fn queries(&mut self, block: &Block, rows: Rows<'_>) -> Result<()> {
         let (output, Sizes { query, .. }) = (self.activations.query.all(), self.sizes);
         self.multiply(rows.count(), block.query_key_value.part(0, query), Output::Elements(output))?;
-        self.rotate(block, rows, output, 0, [self.shape.heads; 3])
+        self.rotate(block, rows, output, 0, [self.shape.heads; 3], None)
     }
 
-    /// Adds the bias from value `first` on to rows of heads, and normalizes and rotates the first of them, of which some are queries.
+    /// Adds the bias from value `first` on to rows of heads, and normalizes and rotates the first of them, of which some are queries. Those behind
+    /// the queries are cached as those of a layer, if it is given, for other passes.
     fn rotate(
         &self,
         block: &Block,
@@ -265,8 +282,10 @@ impl<'a> Computation<'a> {
         data: ElementSlice<'_>,
         first: usize,
         [heads, rotated, queries]: [usize; 3],
+        layer: Option<usize>,
     ) -> Result<()> {
-        self.machine.kernels.rotate(RotateCall {
+        let slots = self.inputs.cache_slots;
+        let call = RotateCall {
             data,
             bias: block.bias.as_ref().map(|bias| bias.all().from(first)),
             rows,
@@ -279,6 +298,15 @@ impl<'a> Computation<'a> {
             heads,
             rotated,
             queries,
-        })
+            cache: layer.filter(|_| slots.len() > 0).map(|layer| CacheCall { slots, layer }),
+        };
+        // SAFETY: the KV store made each slot for a position of a cache with all layers, which it keeps until all work
+        // launched so far is done.
+        unsafe { self.machine.kernels.rotate(call) }
     }
+}
+
+/// The weights that a kernel brings to the GPU's cache before they are read for so many rows.
+fn ahead(rows: usize, weights: Option<Part<'_>>) -> Ahead {
+    weights.filter(|_| rows <= FEW_ROWS).map_or_else(Ahead::default, |weights| weights.ahead(AHEAD))
 }

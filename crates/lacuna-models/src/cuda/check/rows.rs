@@ -7,7 +7,7 @@ use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::fp8::Fp8Rows;
-use crate::cuda::kernel::{CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
+use crate::cuda::kernel::{Ahead, CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
 use crate::cuda::matrix::Operand;
 
 const EPSILON: f32 = 1e-5;
@@ -60,6 +60,7 @@ pub(super) fn rms_norm(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             epsilon: EPSILON,
             copy: Some(target.1.all()),
             output: Operand::Elements(target.0.all()),
+            ahead: Ahead::default(),
         })
     };
     let its = lab.clone();
@@ -93,11 +94,22 @@ pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let values = Rc::new(values);
     let operands = (lab.buffer(&bias)?, lab.indices(&positions, rows)?, lab.buffer(&cosines)?, lab.buffer(&sines)?);
     let weights = lab.buffer(&norms)?;
-    let (its, target) = (lab.clone(), values.clone());
+    // Every second row is cached, in the second layer of two.
+    let cached_width = (heads - queries) * head;
+    let cache = Rc::new(lab.element_room(2 * rows * cached_width)?);
+    let slot = |row: usize| match row % 2 {
+        0 => CacheSlot {
+            first: cache.all().slice(row * cached_width..cache.all().len()).output(),
+            layer_stride: (rows * cached_width) as u64,
+        },
+        _ => CacheSlot::default(),
+    };
+    let slots = lab.buffer(&(0..rows).map(slot).collect::<Vec<_>>())?;
+    let (its, target) = (lab.clone(), (values.clone(), cache.clone()));
     let launch = move || {
         let (bias, positions, cosines, sines) = &operands;
-        its.kernels.rotate(RotateCall {
-            data: target.all(),
+        let call = RotateCall {
+            data: target.0.all(),
             bias: Some(bias.all()),
             rows: Rows::First(rows),
             positions: positions.all(),
@@ -109,7 +121,10 @@ pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             heads,
             rotated,
             queries,
-        })
+            cache: Some(CacheCall { slots: slots.all(), layer: 1 }),
+        };
+        // SAFETY: slot i begins with position i of a cache of `rows` positions and two layers, which is alive.
+        unsafe { its.kernels.rotate(call) }
     };
     let its = lab.clone();
     let exact = move || {
@@ -129,11 +144,17 @@ pub(super) fn rotate(lab: &Rc<Lab>, size: Size) -> Result<Case> {
                 }
             }
         }
+        let mut cached = vec![0.0; 2 * rows * cached_width];
+        for row in (0..rows).step_by(2) {
+            cached[(rows + row) * cached_width..][..cached_width]
+                .copy_from_slice(&all[row * width + queries * head..(row + 1) * width]);
+        }
+        all.extend(cached);
         Ok(all)
     };
     Ok(Case {
         launch: Box::new(launch),
-        found: Box::new(move || its.read_elements(&values)),
+        found: Box::new(move || Ok([its.read_elements(&values)?, its.read_elements(&cache)?].concat())),
         exact: Box::new(exact),
         tolerance: lab.tolerance(1e-5),
         scale: Scale::Largest,
@@ -164,46 +185,6 @@ pub(super) fn add_bias(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     })
 }
 
-pub(super) fn cache_store(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let (rows, width, layer, layers) = (size.of([1, 3, 17], 640), size.of([2, 38, 130], 8192), 1, 2);
-    let stride = width + 6;
-    let (keys, exact_keys) = lab.elements(&noise(1, rows * stride))?;
-    let cache = Rc::new(lab.element_room(layers * rows * width)?);
-    // Every second row is cached.
-    let slot = |row: usize| match row % 2 {
-        0 => CacheSlot {
-            first: cache.all().slice(row * width..cache.all().len()).output(),
-            layer_stride: (rows * width) as u64,
-        },
-        _ => CacheSlot::default(),
-    };
-    let slots = lab.buffer(&(0..rows).map(slot).collect::<Vec<_>>())?;
-    let (its, target) = (lab.clone(), cache.clone());
-    let launch = move || {
-        let _alive = &target;
-        // SAFETY: slot i begins with position i of a cache of `rows` positions and two layers, which is alive.
-        unsafe { its.kernels.cache_store(slots.all(), keys.all(), stride, width, layer) }
-    };
-    let its = lab.clone();
-    let exact = move || {
-        let mut all = vec![0.0; layers * rows * width];
-        for row in (0..rows).step_by(2) {
-            let to = (layer * rows + row) * width;
-            all[to..to + width].copy_from_slice(&exact_keys[row * stride..][..width]);
-        }
-        Ok(all)
-    };
-    Ok(Case {
-        launch: Box::new(launch),
-        found: Box::new(move || its.read_elements(&cache)),
-        exact: Box::new(exact),
-        tolerance: 0.0,
-        scale: Scale::Largest,
-        bytes: (rows * width * lab.size()) as f64,
-        operations: 0.0,
-    })
-}
-
 fn gated(gate_up: &[f64], width: usize) -> Vec<f64> {
     let row = |row: &[f64]| -> Vec<f64> {
         let (gate, up) = row.split_at(width);
@@ -217,7 +198,8 @@ pub(super) fn silu_times(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
     let output = Rc::new(lab.element_room(rows * width)?);
     let (its, target) = (lab.clone(), output.clone());
-    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Elements(target.all()));
+    let launch =
+        move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Elements(target.all()), Ahead::default());
     let its = lab.clone();
     Ok(Case {
         launch: Box::new(launch),
@@ -268,6 +250,7 @@ pub(super) fn rms_norm_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             epsilon: EPSILON,
             copy: None,
             output: Operand::Fp8(target.all()),
+            ahead: Ahead::default(),
         })
     };
     let its = lab.clone();
@@ -290,7 +273,8 @@ pub(super) fn silu_times_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
     let output = Rc::new(Fp8Rows::new(&lab.gpu, rows, width)?);
     let (its, target) = (lab.clone(), output.clone());
-    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Fp8(target.all()));
+    let launch =
+        move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Fp8(target.all()), Ahead::default());
     let its = lab.clone();
     Ok(Case {
         launch: Box::new(launch),

@@ -16,12 +16,11 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 31] = [
+const KERNELS: [(&str, MakeCase); 30] = [
     ("embed", rows::embed),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
     ("add_bias", rows::add_bias),
-    ("cache_store", rows::cache_store),
     ("silu_times", rows::silu_times),
     ("rms_norm_fp8", rows::rms_norm_fp8),
     ("silu_times_fp8", rows::silu_times_fp8),

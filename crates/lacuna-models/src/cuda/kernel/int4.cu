@@ -169,7 +169,7 @@ DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32
 // ROWS rows by 64 * TILES columns, of one of the splits of k.
 template <u32 ROWS, u32 TILES> DEVICE void multiply_tiles(const Int4Product& p) {
     extern __shared__ __align__(16) u8 int4_room[];
-    constexpr u32 ROW_STAGE = ROWS * 64, WEIGHT_STAGE = TILES * INT4_TILE_BYTES;
+    constexpr u32 ROW_STAGE = ROWS * 64, WEIGHT_STAGE = TILES * INT4_TILE_BYTES, SETS = TILES > 1 ? 2 : 1;
     const u32 team = threadIdx.x / 128, thread = threadIdx.x % 128, warp = thread / 32, lane = threadIdx.x % 32;
     const u32 split = blockIdx.x % p.splits, first_tile = blockIdx.x / p.splits * TILES, first_m = blockIdx.y * ROWS;
     const u32 slices = (p.k + 63) / 64, tiles = (p.first + p.n + INT4_TILE - 1) / INT4_TILE;
@@ -230,22 +230,25 @@ template <u32 ROWS, u32 TILES> DEVICE void multiply_tiles(const Int4Product& p) 
         commit();
         const bf16* slice = rows + step % INT4_STAGES * ROW_STAGE;
         const u8* stage = weights + step % INT4_STAGES * WEIGHT_STAGE;
-        u32 a[TILES][4][4];
+        u32 a[SETS][4][4];
 #pragma unroll
         for (u32 t = 0; t < TILES; t++) {
             const u8* its = stage + t * INT4_TILE_BYTES;
             const Words words = *(const Words*)(its + thread * 16);
             const Int4Groups groups = int4_groups(*(const u32*)(its + INT4_VALUE_BYTES + (warp * 8 + lane / 4) * 4));
-            // Of this tile in the step before.
-            await_products<TILES - 1>();
+            // Those that read the same registers.
+            if (t == 0)
+                await_products<(TILES - 1) % SETS>();
+            else
+                await_products<SETS - 1>();
 #pragma unroll
             for (u32 i = 0; i < 2; i++) {
-                widen_int4(a[t][i], words.at[i], groups.of<0>());
-                widen_int4(a[t][i + 2], words.at[i + 2], groups.of<1>());
+                widen_int4(a[t % SETS][i], words.at[i], groups.of<0>());
+                widen_int4(a[t % SETS][i + 2], words.at[i + 2], groups.of<1>());
             }
             begin_products();
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) multiply_int4<ROWS>(sums[t], a[t][i], slice, i * 2);
+            for (u32 i = 0; i < 4; i++) multiply_int4<ROWS>(sums[t], a[t % SETS][i], slice, i * 2);
             commit_products();
         }
     }
@@ -277,6 +280,7 @@ KERNEL __launch_bounds__(INT4_THREADS, 1) product_int4(Int4Product p) {
         case 32 * 4 + 2: return multiply_tiles<32, 2>(p);
         case 32 * 4 + 3: return multiply_tiles<32, 3>(p);
         case 64 * 4 + 1: return multiply_tiles<64, 1>(p);
+        case 64 * 4 + 2: return multiply_tiles<64, 2>(p);
 #endif
         default: __trap();
     }

@@ -83,19 +83,22 @@ impl Blocks {
             Self { rows, tiles, splits, sets }
         };
         let hopper = variant.architecture == 90;
-        match m {
-            33.. if hopper => blocks(64, 1),
-            _ => {
-                let rows = if m > 16 { 32 } else { 16 };
-                // Copying the rows takes time of its own.
-                let time = |blocks: &Self| {
-                    let waves = (blocks.sets.iter().product::<usize>() * splits).div_ceil(multiprocessors);
-                    waves * (2 * blocks.tiles + 1)
-                };
-                let tiles = if hopper { 1..=3 } else { 1..=1 };
-                tiles.map(|tiles| blocks(rows, tiles)).min_by_key(time).expect("there is one tile at least")
-            }
-        }
+        let rows = match m {
+            0..=16 => 16,
+            33.. if hopper => 64,
+            _ => 32,
+        };
+        let most = match rows {
+            _ if !hopper => 1,
+            64 => 2,
+            _ => 3,
+        };
+        // Copying the rows takes time of its own.
+        let time = |blocks: &Self| {
+            let waves = (blocks.sets.iter().product::<usize>() * splits).div_ceil(multiprocessors);
+            waves * (2 * blocks.tiles + 1)
+        };
+        (1..=most).map(|tiles| blocks(rows, tiles)).min_by_key(time).expect("there is one tile at least")
     }
 
     /// Bytes of shared memory of a block: stages of rows and weights, which begin at a multiple of 1024 on Hopper.
@@ -110,7 +113,7 @@ pub(super) fn shared(variant: Variant) -> usize {
     let blocks = |rows, tiles| Blocks { rows, tiles, splits: 1, sets: [1, 1] };
     match variant {
         Variant { bf16: false, .. } => 0,
-        Variant { architecture: 90, .. } => blocks(32, 3).shared(variant).max(blocks(64, 1).shared(variant)),
+        Variant { architecture: 90, .. } => blocks(32, 3).shared(variant).max(blocks(64, 2).shared(variant)),
         _ => blocks(32, 1).shared(variant),
     }
 }

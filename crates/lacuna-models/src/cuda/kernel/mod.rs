@@ -25,7 +25,7 @@ pub(crate) use experts::{ExpertTile, ExpertsCall, Slots, most_tiles};
 pub(crate) use int4::SharedSums;
 pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
-pub(crate) use rows::{CacheSlot, NormCall, RotateCall, Rows, Table};
+pub(crate) use rows::{Ahead, CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{
     Candidate, CollectCall, ENTROPY, ROUND_GROWTH, RankTask, Ranking, ReadState, SCORE, SPARE_LARGEST, SURPRISAL,
     ScoreTask,

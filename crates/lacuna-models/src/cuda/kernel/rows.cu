@@ -1,5 +1,15 @@
 // Single rows between matrix products: a block takes a row. The structs are in rows.rs.
 
+// Begins to bring memory to the cache of the GPU; all blocks share the work.
+DEVICE void look_ahead(const Ahead& ahead) {
+#if __CUDA_ARCH__ >= 900
+    const u64 piece = 8192, thread = ((u64)blockIdx.y * gridDim.x + blockIdx.x) * 32 + threadIdx.x;
+    if (threadIdx.x >= 32) return;
+    for (u64 at = thread * piece; at < ahead.bytes; at += (u64)gridDim.x * gridDim.y * 32 * piece)
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(ahead.first + at), "r"((u32)min(piece, ahead.bytes - at)));
+#endif
+}
+
 KERNEL embed(Embedding e) {
     follow();
     size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
@@ -13,7 +23,13 @@ DEVICE const float* row_of(const Norm& n) {
     return n.input + (size_t)(n.rows ? n.rows[blockIdx.x] : blockIdx.x) * n.width;
 }
 
-// 1 / sqrt(mean(row^2) + epsilon); the row is copied on the way.
+// 1 / sqrt(mean(row^2) + epsilon), of the squares that each thread has added up.
+DEVICE float scale_of(const Norm& n, float squares) {
+    const double mean = block_sum((double)squares) / n.width;
+    return (float)(1.0 / sqrt(mean + (double)n.epsilon));
+}
+
+// The same for a row; it is copied on the way.
 DEVICE float scale_of(const Norm& n) {
     const float* row = row_of(n);
     float* copy = n.copy ? n.copy + (size_t)blockIdx.x * n.width : nullptr;
@@ -30,32 +46,57 @@ DEVICE float scale_of(const Norm& n) {
             if (copy) copy[i] = row[i];
         }
     }
-    const double mean = block_sum((double)squares) / n.width;
-    return (float)(1.0 / sqrt(mean + (double)n.epsilon));
+    return scale_of(n, squares);
 }
+
+#define KEPT 4  // times four values of a row, that a thread keeps
 
 // output = row / sqrt(mean(row^2) + epsilon) * weight
 KERNEL rms_norm(Norm n) {
+    look_ahead(n.ahead);
+    element* output = (element*)n.output + (size_t)blockIdx.x * n.width;
+    if (n.width % 4 || n.width > KEPT * 4 * blockDim.x) {
+        follow();
+        const float* row = row_of(n);
+        const float scale = scale_of(n);
+        if (n.width % 4 == 0)
+            for (u32 i = threadIdx.x * 4; i < n.width; i += blockDim.x * 4) {
+                float4 x = widen4(row + i), w = widen4(n.weight + i);
+                narrow4(make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w), output + i);
+            }
+        else
+            for (u32 i = threadIdx.x; i < n.width; i += blockDim.x) narrow(row[i] * scale * n.weight[i], output + i);
+        return;
+    }
+    float4 x[KEPT], weights[KEPT];
+    auto for_each = [&](auto work) {
+#pragma unroll
+        for (u32 j = 0; j < KEPT; j++) {
+            const u32 i = (threadIdx.x + j * blockDim.x) * 4;
+            if (i < n.width) work(i, x[j], weights[j]);
+        }
+    };
+    for_each([&](u32 i, float4&, float4& weight) { weight = widen4(n.weight + i); });
     follow();
     const float* row = row_of(n);
-    const float scale = scale_of(n);
-    element* output = (element*)n.output + (size_t)blockIdx.x * n.width;
-    if (n.width % 4 == 0) {
-        for (u32 i = threadIdx.x * 4; i < n.width; i += blockDim.x * 4) {
-            float4 x = widen4(row + i), w = widen4(n.weight + i);
-            narrow4(make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w), output + i);
-        }
-    } else {
-        for (u32 i = threadIdx.x; i < n.width; i += blockDim.x) narrow(row[i] * scale * n.weight[i], output + i);
-    }
+    for_each([&](u32 i, float4& x, float4&) { x = widen4(row + i); });
+    float squares = 0.0f;
+    for_each([&](u32 i, float4& x, float4&) {
+        squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+        if (n.copy) narrow4(x, n.copy + (size_t)blockIdx.x * n.width + i);
+    });
+    const float scale = scale_of(n, squares);
+    for_each([&](u32 i, float4& x, float4& w) {
+        narrow4(make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w), output + i);
+    });
 }
 
-// The bias, the norm of each head, then the rotary embedding in the "rotate half" convention. A warp takes a head; a lane takes
+// The bias, the norm of each head, then the rotary embedding in the "rotate half" convention, and the KV cache. A warp takes a head; a lane takes
 // pairs of values: those that are turned together, then those that are not turned.
 KERNEL rotate(Rotation r) {
     follow();
     const u32 head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (head >= (r.bias ? r.heads : r.rotated)) return;
+    if (head >= (r.bias || r.slots ? r.heads : r.rotated)) return;
     element* values = r.data + ((size_t)blockIdx.x * r.heads + head) * HEAD_SIZE;
     const u32 rest = HEAD_SIZE / 2 - r.half;
     auto first = [&](u32 pair) { return pair < r.half ? pair : r.half + pair; };
@@ -86,6 +127,9 @@ KERNEL rotate(Rotation r) {
             y[i] *= scale * weights[second(pair)];
         }
     }
+    element* cached = nullptr;
+    if (r.slots && head >= r.queries && r.slots[blockIdx.x].first)
+        cached = r.slots[blockIdx.x].first + r.layer * r.slots[blockIdx.x].layer_stride + (head - r.queries) * HEAD_SIZE;
     const u32 position = r.positions[r.rows ? r.rows[blockIdx.x] : blockIdx.x];
 #pragma unroll
     for (int i = 0; i < PAIRS; i++) {
@@ -99,6 +143,10 @@ KERNEL rotate(Rotation r) {
         }
         narrow(x[i], values + first(pair));
         narrow(y[i], values + second(pair));
+        if (cached) {
+            narrow(x[i], cached + first(pair));
+            narrow(y[i], cached + second(pair));
+        }
     }
 }
 
@@ -111,6 +159,7 @@ DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 
 // output = silu(gate) * up
 KERNEL silu_times(Gate g) {
+    look_ahead(g.ahead);
     follow();
     const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
     const element* up = gate + g.width;
@@ -124,15 +173,4 @@ KERNEL silu_times(Gate g) {
         for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < g.width; i += gridDim.y * blockDim.x)
             narrow(silu(widen(gate[i])) * widen(up[i]), output + i);
     }
-}
-
-KERNEL cache_store(CacheStore c) {
-    const CacheSlot slot = c.slots[blockIdx.x];
-    if (!slot.first) return;
-    element* to = slot.first + c.layer * slot.layer_stride;
-    const element* from = c.keys + (size_t)blockIdx.x * c.stride;
-    // Sixteen bytes at a time, where they lie so.
-    const u32 pieces = ((size_t)from | (size_t)to) % 16 ? 0 : c.width / (16 / sizeof(element));
-    for (u32 i = threadIdx.x; i < pieces; i += blockDim.x) ((float4*)to)[i] = ((const float4*)from)[i];
-    for (u32 i = pieces * (16 / sizeof(element)) + threadIdx.x; i < c.width; i += blockDim.x) to[i] = from[i];
 }

@@ -13,6 +13,20 @@ use crate::Result;
 const NO_INT4: &str = "weights alone are in int4";
 
 c_structs! {
+    /// Memory that the next kernel will read.
+    struct Ahead {
+        first: In<u8>,
+        bytes: u64,
+    }
+
+    /// Place of a row's keys and values in a KV cache.
+    struct CacheSlot {
+        /// Those of the first layer; null if the row is not cached.
+        first: Out<Element>,
+        /// Elements from one layer to the next.
+        layer_stride: u64,
+    }
+
     struct Embedding {
         /// `[token][width]`, bf16 or f32.
         table: In<Untyped>,
@@ -33,6 +47,7 @@ c_structs! {
         scales: Out<f32>,
         /// The rows before normalization; null if they are not wanted.
         copy: Out<f32>,
+        ahead: Ahead,
         width: u32,
         epsilon: f32,
     }
@@ -50,6 +65,9 @@ c_structs! {
         sines: In<f32>,
         /// Weights of the norm of query heads, and behind them of key heads; null if heads are not normalised.
         norms: In<f32>,
+        /// A slot for each row, that its heads behind the queries are cached in; null if they are not.
+        slots: In<CacheSlot>,
+        layer: u32,
         /// Heads of a row.
         heads: u32,
         /// The first heads of a row, which are rotated; the others only get the bias.
@@ -75,27 +93,8 @@ c_structs! {
         output: Out<Untyped>,
         /// A scale for each row in fp8.
         scales: Out<f32>,
+        ahead: Ahead,
         width: u32,
-    }
-
-    /// Place of a row's keys and values in a KV cache.
-    struct CacheSlot {
-        /// Those of the first layer; null if the row is not cached.
-        first: Out<Element>,
-        /// Elements from one layer to the next.
-        layer_stride: u64,
-    }
-
-    struct CacheStore {
-        /// A slot for each row.
-        slots: In<CacheSlot>,
-        /// Keys of all rows, each followed by its values.
-        keys: In<Element>,
-        /// Elements from one row to the next.
-        stride: u32,
-        /// Elements of keys and values together.
-        width: u32,
-        layer: u32,
     }
 }
 
@@ -157,9 +156,18 @@ pub(crate) struct NormCall<'a> {
     /// Gets the rows as they were.
     pub(crate) copy: Option<DeviceSlice<'a, f32>>,
     pub(crate) output: Operand<'a>,
+    pub(crate) ahead: Ahead,
 }
 
-/// A bias, a norm of each head, and a rotary embedding.
+/// A place for keys and values.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheCall<'a> {
+    /// One for each row.
+    pub(crate) slots: DeviceSlice<'a, CacheSlot>,
+    pub(crate) layer: usize,
+}
+
+/// A bias, a norm of each head, and a rotary embedding; then keys and values are cached.
 #[derive(Clone, Copy)]
 pub(crate) struct RotateCall<'a> {
     pub(crate) data: ElementSlice<'a>,
@@ -179,6 +187,8 @@ pub(crate) struct RotateCall<'a> {
     pub(crate) heads: usize,
     pub(crate) rotated: usize,
     pub(crate) queries: usize,
+    /// For the heads behind the queries.
+    pub(crate) cache: Option<CacheCall<'a>>,
 }
 
 impl Kernels {
@@ -205,7 +215,7 @@ impl Kernels {
 
     /// `output = row / sqrt(mean(row²) + epsilon) · weight`.
     pub(crate) fn rms_norm(&self, call: NormCall<'_>) -> Result<()> {
-        let NormCall { input, rows, weight, epsilon, copy, output } = call;
+        let NormCall { input, rows, weight, epsilon, copy, output, ahead } = call;
         let (width, count) = (weight.len(), rows.count());
         assert!(rows.bound() * width <= input.len() && copy.is_none_or(|copy| count * width <= copy.len()));
         assert!(output.holds(count, width));
@@ -224,6 +234,7 @@ impl Kernels {
             output,
             scales,
             copy: copy.into(),
+            ahead,
             width: to_u32(width),
             epsilon,
         };
@@ -231,16 +242,20 @@ impl Kernels {
         unsafe { kernel.launch(&self.gpu, Grid::of(count, threads), &argument) }
     }
 
-    /// Adds the bias, normalizes each head, then rotates ("rotate half" convention).
-    pub(crate) fn rotate(&self, call: RotateCall<'_>) -> Result<()> {
+    /// Adds the bias, normalizes each head, then rotates ("rotate half" convention) and caches.
+    ///
+    /// # Safety
+    /// Every slot that is not null begins a buffer that is alive, with room for the heads behind the queries in the layer.
+    pub(crate) unsafe fn rotate(&self, call: RotateCall<'_>) -> Result<()> {
         let RotateCall { data, bias, rows, positions, cosines, sines, norms, .. } = call;
-        let RotateCall { epsilon, rotary, heads, rotated, queries, .. } = call;
+        let RotateCall { epsilon, rotary, heads, rotated, queries, cache, .. } = call;
         let (head_size, count) = (self.variant.head_size, rows.count());
         assert!(queries <= rotated && rotated <= heads && rotary <= head_size);
         assert!(count * heads * head_size <= data.len() && rows.bound() <= positions.len());
         assert!(positions.below() * (rotary / 2) <= cosines.len().min(sines.len()));
         assert!(bias.is_none_or(|bias| heads * head_size <= bias.len()));
         assert!(norms.is_none_or(|norms| 2 * head_size <= norms.len()));
+        assert!(cache.is_none_or(|cache| count <= cache.slots.len()));
         let argument = Rotation {
             data: data.output(),
             bias: bias.into(),
@@ -249,15 +264,18 @@ impl Kernels {
             cosines: cosines.into(),
             sines: sines.into(),
             norms: norms.into(),
+            slots: cache.map(|cache| cache.slots).into(),
+            layer: to_u32(cache.map_or(0, |cache| cache.layer)),
             heads: to_u32(heads),
             rotated: to_u32(rotated),
             queries: to_u32(queries),
             half: to_u32(rotary / 2),
             epsilon,
         };
-        let touched = if bias.is_some() { heads } else { rotated };
+        let touched = if bias.is_some() || cache.is_some() { heads } else { rotated };
         let grid = Grid { blocks: [count, touched.div_ceil(HEADS)], threads: 32 * HEADS, shared: 0 };
-        // SAFETY: a warp changes its own head, with the angles of its position, which the assertions made sure of.
+        // SAFETY: a warp changes its own head, with the angles of its position, which the assertions made sure of, and writes it to
+        // its slot, where the caller promises room.
         unsafe { self.functions.rotate.launch(&self.gpu, grid, &argument) }
     }
 
@@ -277,6 +295,7 @@ impl Kernels {
         rows: usize,
         width: usize,
         output: Operand<'_>,
+        ahead: Ahead,
     ) -> Result<()> {
         assert!(rows * 2 * width <= gate_up.len() && output.holds(rows, width));
         let gate_up = gate_up.input();
@@ -292,30 +311,6 @@ impl Kernels {
             Operand::Int4(_) => unreachable!("{NO_INT4}"),
         };
         // SAFETY: a block reads and writes its own row, which the assertion made sure of.
-        unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, width: to_u32(width) }) }
-    }
-
-    /// Stores the keys of a layer, and the values behind each, in the KV cache.
-    ///
-    /// # Safety
-    /// Every slot that is not null begins a buffer that is alive, with room for `width` elements in layer `layer`.
-    pub(crate) unsafe fn cache_store(
-        &self,
-        slots: DeviceSlice<'_, CacheSlot>,
-        keys: ElementSlice<'_>,
-        stride: usize,
-        width: usize,
-        layer: usize,
-    ) -> Result<()> {
-        assert!(slots.len() == 0 || (slots.len() - 1) * stride + width <= keys.len());
-        let argument = CacheStore {
-            slots: slots.into(),
-            keys: keys.input(),
-            stride: to_u32(stride),
-            width: to_u32(width),
-            layer: to_u32(layer),
-        };
-        // SAFETY: a block copies its row, which is inside, to its slot, where the caller promises room.
-        unsafe { self.functions.cache_store.launch(&self.gpu, Grid::of(slots.len(), threads(width)), &argument) }
+        unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, ahead, width: to_u32(width) }) }
     }
 }
