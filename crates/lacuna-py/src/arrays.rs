@@ -215,17 +215,15 @@ impl Logits {
         let reduced = torch_functions(py)?.call_method1("beliefs", arguments)?;
         let numbers = PyBuffer::<f32>::get(&reduced)?.to_vec(py)?;
         let belief = |(row, &numbers): (&Row<'_>, &[f32; 8])| {
-            let [token, own, best, second, scored, share, entropy, spoilt] = numbers.map(f64::from);
-            // Beside the best: the weight of all others, if there are any, and what part of the whole they are.
-            let others = if second == f64::NEG_INFINITY { 0.0 } else { (second - best).exp() / share };
-            let (log_total, part) = (best + others.ln_1p(), others / (1.0 + others));
-            let uncertain = if part > 0.0 { part * (entropy - others.ln()) } else { 0.0 };
+            let [token, own, best, second, scored, others, weighted, spoilt] = numbers.map(f64::from);
+            let others = if second == f64::NEG_INFINITY { 0.0 } else { others };
+            let log_total = best + others.ln_1p();
             (!spoilt.is_nan() && log_total.is_finite()).then(|| Belief {
                 token: token as Token,
                 probability: (own - log_total).exp(),
                 first: (best - log_total).exp(),
                 second: (second - log_total).exp(),
-                entropy: (others.ln_1p() + uncertain).max(0.0),
+                entropy: if others > 0.0 { (others.ln_1p() - weighted / (1.0 + others)).max(0.0) } else { 0.0 },
                 divergence: None,
                 scored: row.scored_token.map(|_| (scored - log_total).exp()),
                 vote: None,

@@ -1,6 +1,7 @@
 """Arrays of numpy and torch, where they are installed."""
 
 import math
+import os
 import sys
 import types
 import unittest
@@ -106,16 +107,12 @@ class Arrays(unittest.TestCase):
             named = [(7 + commit.token) % 1000 for commit in committed]
             found = beliefs(logits, numbers(wanted, keys, named), None, ([0], [], drawn), True)
             self.assertEqual(found.shape, (8, 8))
-            for commit, (token, own, best, second, scored, share, entropy, spoilt) in zip(
+            for commit, (token, own, best, second, scored, others, weighted, spoilt) in zip(
                 committed, found.tolist(), strict=True
             ):
-                others = math.exp(second - best) / share
-                part = others / (1 + others)
                 self.assertEqual(commit.token, token)
                 self.assertAlmostEqual(commit.probability, math.exp(own - best) / (1 + others), places=6)
-                self.assertAlmostEqual(
-                    commit.entropy, math.log1p(others) + part * (entropy - math.log(others)), places=5
-                )
+                self.assertAlmostEqual(commit.entropy, math.log1p(others) - weighted / (1 + others), places=5)
                 self.assertGreaterEqual(best, own)
                 self.assertGreaterEqual(best, second)
                 row = logits[commit.position] / (drawn[0] if drawn and drawn[1] else 1)
@@ -128,6 +125,44 @@ class Arrays(unittest.TestCase):
             bad, fine = beliefs(two, numbers([0, 1], [0, 0], [0, 0]), None, (suppressed, [], None), False).tolist()
             self.assertTrue(math.isnan(bad[-1]) or math.isnan(bad[2]))
             self.assertFalse(math.isnan(fine[-1]) or math.isnan(fine[2]))
+
+    def test_the_kernel_gives_what_torch_gives(self):
+        if torch is None:
+            self.skipTest("torch is not installed")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cpu":
+            # Triton's interpreter runs kernels without a GPU.
+            os.environ.setdefault("TRITON_INTERPRET", "1")
+        try:
+            from lacunalm.fused import reduce_rows
+        except ImportError:
+            self.skipTest("Triton is not installed")
+        from lacunalm.reduce import beliefs
+
+        width = 20000
+        logits = torch.randn(6, width, generator=torch.Generator().manual_seed(2)) * 4
+        logits[1, 9] = 60.0
+        logits[2] = -torch.inf
+        logits[2, 17000] = 1.0
+        logits[3, [5, 9000, 19999]] = 30.0
+        logits[4, 7] = torch.finfo(torch.bfloat16).min
+        allowed = torch.ones(width, dtype=torch.int8)
+        allowed[[0, 12]] = 0
+        wanted, named = [5, 4, 3, 2, 1], [0, 7, 5, 1, 100]
+        asked = torch.tensor([wanted, [0] * 5, named])
+        for kind in [torch.float32, torch.bfloat16, torch.float16]:
+            given = logits.to(kind)
+            expected = beliefs(given, numbers(wanted, [0] * 5, named), None, ([0, 12], [], None), True)
+            found = reduce_rows(given.to(device), asked.to(device), allowed.to(device)).cpu().numpy()
+            # Without a second best there is nothing to sum up.
+            expected[3, 5:7] = 0
+            numpy.testing.assert_allclose(found[:, :5], expected[:, :5], rtol=1e-6)
+            numpy.testing.assert_allclose(found[:, 5:7], expected[:, 5:7], rtol=2e-5, atol=1e-6)
+            self.assertEqual(found[:, 7].tolist(), [0] * 5)
+        for place in [0, 100]:
+            logits[5, place] = torch.nan
+            self.assertTrue(math.isnan(reduce_rows(logits.to(device), asked.to(device), allowed.to(device))[0, 7]))
+            logits[5, place] = 0
 
     def test_logits_on_a_device_give_the_beliefs_of_the_engine(self):
         if torch is None:

@@ -125,7 +125,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # What is registered must be what the harness finds, not this file run as __main__.
-    from lacunalm import harness
-
-    harness.main()
+    main()

@@ -21,8 +21,8 @@ def beliefs(
     sampling: tuple[Sequence[int], Sequence[int], tuple[float, bool] | None],
     is_scored: bool,
 ) -> Any:
-    """For each row: its token; the logits of the token, of the best, of the second best and of the scored token; among all but the
-    best, the probability of the second best and the entropy; something that is not a number if a suppressed token has that.
+    """For each row: its token; the logits of the token, of the best, of the second best and of the scored token; the sums of
+    exp(logit - best) and of (logit - best) exp(logit - best) over all but the best; NaN if a logit is.
 
     `numbers` are three 64-bit integers for each row, one kind after the other: which row, the key of its draws, the scored token.
 
@@ -33,6 +33,9 @@ def beliefs(
     step = max(1, (_CHUNK if temperature is None else _CHUNK >> 2) // logits.shape[-1])
     with torch.inference_mode():
         asked = torch.frombuffer(numbers, dtype=torch.int64).to(logits.device).view(3, -1)
+        plain = unguided is None and temperature is None and not deferred and logits.stride(-1) == 1
+        if plain and (fused := _fused(logits.device)):
+            return fused(logits, asked, _allowed(tuple(suppressed), logits.shape[-1], logits.device)).cpu().numpy()
         found = []
         for begin in range(0, asked.shape[1], step):
             index, keys, scored = asked[:, begin : begin + step]
@@ -72,13 +75,36 @@ def _reduce(
     own = best if token is None else rows.gather(-1, token)
     named = best if scored is None else rows.gather(-1, scored[:, None])
     second, next_place = rows.scatter_(-1, place, -torch.inf).max(dim=-1, keepdim=True)
-    others = rows.softmax(dim=-1)
-    share = others.gather(-1, next_place)
-    entropy = torch.special.entr(others, out=others).sum(dim=-1, keepdim=True)
+    shares = rows.softmax(dim=-1)
+    others = (second - best).exp() / shares.gather(-1, next_place)
+    entropy = torch.special.entr(shares, out=shares).sum(dim=-1, keepdim=True)
+    weighted = torch.special.xlogy(others, others) - others * entropy
     chosen = (place if token is None else token).float()
     return torch.cat(
-        [chosen, own, best, second, named, share, entropy, best if spoilt is None else spoilt[:, None]], dim=-1
+        [chosen, own, best, second, named, others, weighted, best if spoilt is None else spoilt[:, None]], dim=-1
     )
+
+
+@lru_cache
+def _fused(device: torch.device) -> Any:
+    """The kernel that reads logits once, where there is one for the device and Triton can compile it; else None."""
+    if device.type != "cuda":
+        return None
+    try:
+        from .fused import reduce_rows
+
+        row = torch.zeros((1, 2), device=device)
+        reduce_rows(row, torch.zeros((3, 1), dtype=torch.int64, device=device), _allowed((), 2, device))
+    # Triton may be missing, or the C compiler that it needs, or the GPU too old: of all of them torch knows better.
+    except Exception:
+        return None
+    return reduce_rows
+
+
+@lru_cache(64)
+def _allowed(suppressed: tuple[int, ...], width: int, device: torch.device) -> torch.Tensor:
+    """1 for each token that may be chosen."""
+    return torch.ones(width, dtype=torch.int8, device=device).index_fill_(0, _tokens(suppressed, device), 0)
 
 
 @lru_cache(64)

@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -78,6 +80,17 @@ class Harness(unittest.TestCase):
                 rows = sorted((json.loads(line) for line in file.read_text().splitlines()), key=lambda row: row["row"])
             self.assertEqual(results["exact_match,final"], own["accuracy"])
             self.assertEqual([sample["resps"][0][0] for sample in samples], [row["answer"] for row in rows])
+
+    def test_the_command_is_the_harness(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "task.yaml").write_text(WORDS.format(problems=PROBLEMS))
+            command = [sys.executable, "-m", "lacunalm.harness", "--model", "lacuna", "--tasks", "some_words"]
+            command += ["--model_args", "strategy=dos+eb,gen_length=128", "--device", "cpu"]
+            command += ["--apply_chat_template", "--include_path", folder, "--limit", "1", "--output_path", folder]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            [written] = pathlib.Path(folder).rglob("results_*.json")
+            self.assertEqual(json.loads(written.read_text())["results"]["some_words"]["exact_match,final"], 1.0)
 
     def test_likelihoods_choose(self):
         results, samples = self.evaluate(CHOICE, device="cpu", mc_num=16)
