@@ -111,6 +111,9 @@ pub struct Record {
     pub canvas: Vec<Token>,
     /// The id that stands for "undecided" in it.
     pub mask_token: Token,
+    /// Position and text of each of its tokens behind the prompt: what was there before the first step. Empty if the model has no tokenizer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<(usize, String)>,
     /// The drafts in it, each from a position to before another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drafts: Vec<(usize, usize)>,
@@ -198,7 +201,7 @@ impl Detail {
 
 impl Record {
     /// Names of its fields, but for `id`.
-    pub const FIELDS: [&str; 17] = [
+    pub const FIELDS: [&str; 18] = [
         "text",
         "tokens",
         "nfe",
@@ -214,6 +217,7 @@ impl Record {
         "mean_logprob",
         "canvas",
         "mask_token",
+        "given",
         "drafts",
         "changed",
     ];
@@ -225,6 +229,11 @@ impl Record {
         let Ok(codec) = checkpoint.text() else { return Ok(Self::without_text(summary, &ends)) };
         let text = codec.decode(visible, Specials::Skip)?;
         let mut record = Self { text: Some(text), ..Self::without_text(summary, &ends) };
+        for (position, &token) in record.canvas.iter().enumerate().skip(summary.from) {
+            if token != record.mask_token {
+                record.given.push((position, codec.decode(&[token], Specials::Keep)?));
+            }
+        }
         for detail in record.steps.iter_mut().flat_map(|step| step.details.iter_mut().flatten()) {
             detail.text = codec.decode(&[detail.token], Specials::Keep)?;
             for top in &mut detail.top_logprobs {
@@ -274,6 +283,7 @@ impl Record {
             mean_logprob: summary.mean_logprob(ends),
             canvas: trace.start.tokens().to_vec(),
             mask_token: trace.start.mask(),
+            given: Vec::new(),
             changed: (!drafts.is_empty()).then(|| trace.changed()),
             drafts,
         }
@@ -353,7 +363,7 @@ mod tests {
     fn the_fields_are_those_of_a_record() {
         let text = r#"{"text":"","tokens":[7],"nfe":1,"rows_read":1,"rows_computed":1,"steps":[],"kind":"answer","strategy":"dos","layers":[0],
             "prompt_tokens":1,"seconds":1.0,"tokens_per_second":1.0,"mean_logprob":-0.5,"canvas":[6,5],"mask_token":5,
-            "drafts":[[0,1]],"changed":[]}"#;
+            "given":[[1,"a"]],"drafts":[[0,1]],"changed":[]}"#;
         let record: Record = serde_json::from_str(text).unwrap();
         let Value::Object(fields) = serde_json::to_value(record).unwrap() else { panic!("a record is an object") };
         assert_eq!(fields.keys().collect::<Vec<_>>(), Record::FIELDS);

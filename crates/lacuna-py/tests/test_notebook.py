@@ -60,6 +60,21 @@ class Pictures(unittest.TestCase):
         states = Cells(lacuna.Result(json.dumps(line))._repr_html_()).states[0]
         self.assertEqual([state[:3] for state in states], [[1, 2, "2"], [3, 4, "5"]])
 
+    def test_what_was_given_is_there_from_the_beginning(self):
+        model = lacuna.Model(device="cpu")
+        prompt = "Sara has 24 pens and gives 9 away. How many are left?"
+        filled = model.fill("Sara still has <gap:5> = 15 pens.", prompt=prompt)
+        revised = model.revise("24 - 9 = 13\n#### 15", prompt=prompt)
+        for result, begins in [(filled, "Sara still has ░░░░░ = 15 pens."), (revised, "24 - 9 = 13\n#### 15")]:
+            result = lacuna.Result(result.to_json())
+            cells = Cells(result._repr_html_())
+            self.assertEqual("".join(cells.shown), result.text)
+            at_first = [next((text for since, _, text, _ in states if since == 0), "░") for states in cells.states]
+            self.assertEqual("".join(at_first), begins)
+            self.assertIn(result.text.split()[0], "".join(ElementTree.fromstring(result.svg()).itertext()))
+        answered = model.generate(prompt, gen_length=64)
+        self.assertRegex("".join(Cells(answered._repr_html_()).shown), f"^{re.escape(answered.text)}·+$")
+
     def test_text_of_a_model_does_not_become_markup(self):
         line = json.loads(self.result.to_json())
         line["steps"][0]["details"][0]["text"] = "<script>&"

@@ -1,6 +1,7 @@
 """Pictures of a run: a plot, and a view for notebooks."""
 
 import json
+import re
 from html import escape
 from typing import Any
 
@@ -8,7 +9,7 @@ from ._native import Result
 
 _COLOURS = [(31, 119, 180), (148, 103, 189), (255, 127, 14)]
 """From what was decided first to what was decided last."""
-_OPEN = "░"
+_OPEN, _END = "░", "·"
 
 
 def plot(result: Result, axes: Any = None) -> Any:
@@ -47,7 +48,7 @@ def html(result: Result) -> str:
         f"{count}`;"
         "this.closest('div').querySelectorAll('[data-states]').forEach(c=>{"
         "const s=JSON.parse(c.dataset.states).find(s=>s[0]<=v&&v<s[1]);"
-        "c.textContent=s?s[2]:'\\u2591';c.style.color=s?s[3]:'#999';c.style.fontWeight=s&&s[0]==v?'bold':'normal'})"
+        "c.textContent=s?s[2]:'\\u2591';c.style.color=s?s[3]:'#999';c.style.fontWeight=s&&v&&s[0]==v?'bold':'normal'})"
     )
     return (
         '<div style="font-family:ui-monospace,monospace">'
@@ -74,7 +75,7 @@ def svg(result: Result, *, columns: int = 44) -> str:
                 if filled and filled + len(shown) > columns:
                     lines.append([])
                     filled = 0
-                lines[-1].append((shown, colour, since == moment))
+                lines[-1].append((shown, colour, since == moment > 0))
                 filled += len(shown)
                 if piece != shown:
                     lines.append([])
@@ -104,13 +105,25 @@ def svg(result: Result, *, columns: int = 44) -> str:
 
 
 def _states(result: Result) -> list[list[tuple[int, int, str, str]]]:
-    """For each position behind the prompt what stood there: from which step on, up to which, the text, and its colour."""
+    """For each position behind the prompt what stood there: from which step on, up to which, the text, and its colour: that of
+    plain text for what was there before the first step."""
     record = json.loads(result.to_json())
     start, count = record["prompt_tokens"], len(result.steps)
+    visible = record["text"] or ""
+
+    def shown(text: str, token: int) -> str:
+        """A token's text, or its id if there is none. What is like <|endoftext|> and not part of the visible text is one character."""
+        return _END if re.fullmatch(r"<[^<>\s]+>", text) and text not in visible else text or str(token)
+
+    given = dict(record.get("given") or [])
     spans: dict[int, list[tuple[int, int, str]]] = {}
-    open_since: dict[int, tuple[int, str]] = {}
+    open_since: dict[int, tuple[int, str]] = {
+        position: (0, shown(given.get(position, ""), token))
+        for position, token in enumerate(record["canvas"])
+        if token != record["mask_token"]
+    }
     for number, step in enumerate(record["steps"], 1):
-        texts = {detail["position"]: detail["text"] or str(detail["token"]) for detail in step.get("details") or []}
+        texts = {detail["position"]: shown(detail["text"], detail["token"]) for detail in step.get("details") or []}
         for position, token in step["unmasked"] + step.get("edited", []):
             if position in open_since:
                 spans.setdefault(position, []).append((open_since[position][0], number, open_since[position][1]))
@@ -130,6 +143,8 @@ def _states(result: Result) -> list[list[tuple[int, int, str, str]]]:
 
 
 def _colour(step: int, count: int) -> str:
+    if step == 0:
+        return "inherit"
     at = (step - 1) / max(count - 1, 1) * (len(_COLOURS) - 1)
     low = min(int(at), len(_COLOURS) - 2)
     mixed = (round(a + (b - a) * (at - low)) for a, b in zip(_COLOURS[low], _COLOURS[low + 1]))
