@@ -196,12 +196,9 @@ impl<'a> Computation<'a> {
 
     /// Everything after attention, whose output is in `input`: the residual stream becomes the block's output.
     fn finish_block(&mut self, block: &Block, rows: RoutedRows<'_>) -> Result<()> {
-        let (Sizes { query, .. }, activations) = (self.sizes, self.activations);
+        let (Sizes { hidden: width, query, .. }, activations) = (self.sizes, self.activations);
         let RoutedRows { count, hidden, .. } = rows;
-        if let Some(quantized) = &activations.fp8_input {
-            let quantized = quantized.rows(0..count, query);
-            self.machine.kernels.quantize(activations.input.all(), query, quantized)?;
-        }
+        self.quantize_input(count, query)?;
         let residual = Output::F32 { values: hidden, add: true };
         let input = activations.block_input();
         self.multiply(count, block.output.all(), residual)?;
@@ -210,10 +207,15 @@ impl<'a> Computation<'a> {
         }
         let network = block.network.as_ref();
         let gate_up = ahead(count, network.map(|network| network.gate_up.all()));
-        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, input, gate_up)?;
+        // Routers and experts take elements whatever the precision of the other products.
+        let normalized = if block.experts.is_some() { Operand::Elements(activations.input.all()) } else { input };
+        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, normalized, gate_up)?;
         if let (Some(experts), Some(routed)) = (&block.experts, &activations.routed) {
             // SAFETY: whoever made the rows has told how many of them are there.
             unsafe { self.machine.kernels.experts(routed.call(experts, rows, &activations.input))? };
+            if block.network.is_some() {
+                self.quantize_input(count, width)?;
+            }
         }
         if let Some(Network { gate_up, down }) = network {
             self.multiply(count, gate_up.all(), Output::Elements(activations.gate_up.all()))?;
@@ -222,6 +224,12 @@ impl<'a> Computation<'a> {
             self.multiply(count, down.all(), residual)?;
         }
         Ok(())
+    }
+
+    /// Brings rows of `width` values in `input` to fp8, if that is what products of a block take.
+    fn quantize_input(&self, rows: usize, width: usize) -> Result<()> {
+        let Some(quantized) = &self.activations.fp8_input else { return Ok(()) };
+        self.machine.kernels.quantize(self.activations.input.all(), width, quantized.rows(0..rows, width))
     }
 
     /// Normalizes rows; `copy` gets them as they were.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::buffer::{Buffer, DeviceSlice};
 use super::gpu::Gpu;
-use super::kernel::{ExpertTile, ExpertsCall, Slots, most_tiles};
-use super::matrix::{Elements, element_size};
+use super::kernel::{ExpertTile, ExpertsCall, Slots, arrivals, most_tiles};
+use super::matrix::{Elements, Matrix, element_size};
 use crate::{Architecture, Precision, Result, architecture};
 
 /// The experts of a layer; the shared one is the last if it is as wide as they are. Their matrices lie one below the other.
@@ -15,9 +15,9 @@ pub(crate) struct Experts {
     pub(crate) router: Buffer<f32>,
     pub(crate) router_bias: Option<Buffer<f32>>,
     /// `[expert][gates, then values][hidden size]`.
-    pub(crate) gate_up: Elements,
+    pub(crate) gate_up: Matrix,
     /// `[expert][hidden size][inner width]`.
-    pub(crate) down: Elements,
+    pub(crate) down: Matrix,
 }
 
 /// Buffers of the experts. They grow when a pass needs more, and never shrink.
@@ -25,11 +25,15 @@ pub(crate) struct Routed {
     /// Of each layer that has some.
     layers: Vec<architecture::Experts>,
     hidden: usize,
+    /// Blocks of the router that have arrived: zero before and after each launch.
+    arrived: Buffer<u32>,
     scores: Buffer<f32>,
     chosen: Buffer<u32>,
     weights: Buffer<f32>,
     order: Buffer<u32>,
     tiles: Buffer<ExpertTile>,
+    /// One number.
+    tile_count: Buffer<u32>,
     /// One number: experts that got rows, of all layers and passes since it was set to zero.
     pub(crate) used: Buffer<u32>,
     inner: Elements,
@@ -57,11 +61,13 @@ impl Routed {
         Ok(Some(Self {
             layers,
             hidden: architecture.hidden,
+            arrived: Buffer::new(gpu, 0)?,
             scores: Buffer::new(gpu, 0)?,
             chosen: Buffer::new(gpu, 0)?,
             weights: Buffer::new(gpu, 0)?,
             order: Buffer::new(gpu, 0)?,
             tiles: Buffer::new(gpu, 0)?,
+            tile_count: Buffer::new(gpu, 1)?,
             used: Buffer::new(gpu, 1)?,
             inner: Elements::new(gpu, precision, 0)?,
             outputs: Buffer::new(gpu, 0)?,
@@ -72,6 +78,7 @@ impl Routed {
     pub(crate) fn reserve(&mut self, rows: usize) -> Result<()> {
         let most = |size: fn(&architecture::Experts) -> usize| rows * self.layers.iter().map(size).max().unwrap_or(0);
         let assigned = most(|experts| Slots::of(experts).of_a_row);
+        self.arrived.reserve(arrivals(rows))?;
         self.scores.reserve(most(|experts| experts.count))?;
         self.chosen.reserve(assigned)?;
         self.weights.reserve(assigned)?;
@@ -82,8 +89,9 @@ impl Routed {
     }
 
     /// Addresses of all buffers.
-    pub(crate) fn addresses(&self) -> [u64; 7] {
+    pub(crate) fn addresses(&self) -> [u64; 8] {
         [
+            self.arrived.all().address(),
             self.scores.all().address(),
             self.chosen.all().address(),
             self.weights.all().address(),
@@ -119,13 +127,15 @@ impl Routed {
             hidden: rows.hidden,
             router: experts.router.all(),
             bias: experts.router_bias.as_ref().map(Buffer::all),
-            gate_up: experts.gate_up.all(),
-            down: experts.down.all(),
+            gate_up: experts.gate_up.all().rows,
+            down: experts.down.all().rows,
+            arrived: self.arrived.all(),
             scores: self.scores.all(),
             chosen: self.chosen.all(),
             weights: self.weights.all(),
             order: self.order.all(),
             tiles: self.tiles.all(),
+            tile_count: self.tile_count.all(),
             used: self.used.all(),
             inner: self.inner.all(),
             outputs: self.outputs.all(),

@@ -7,7 +7,8 @@ use cudarc::cublaslt::sys::cublasLtGetVersion;
 
 use super::buffer::{Buffer, DeviceSlice};
 use super::gpu::Gpu;
-use crate::{Architecture, Error, Result};
+use crate::architecture::{Architecture, Experts, FeedForward};
+use crate::{Error, Result};
 
 /// The compute capability whose products cublasLt takes a scale for each row and column for: Hopper's.
 const CAPABILITY: i32 = 90;
@@ -35,17 +36,19 @@ fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architectu
         let found = format!("{}.{} was found", cublas / 10_000, cublas / 100 % 100);
         return Err(Error::NoFp8 { needed: "libcublasLt 12.9 or later", found });
     }
-    if architecture.experts().is_some() {
-        let found = "this one is a mixture of them".to_string();
-        return Err(Error::NoFp8 { needed: "a model without experts", found });
-    }
     let sizes = [
         ("hidden size", architecture.hidden),
         ("size of queries", architecture.attention.query_size()),
         ("size of keys", architecture.attention.key_size()),
-        ("MLP size", architecture.mlp()),
     ];
-    match sizes.into_iter().find(|(_, size)| size % STEP != 0) {
+    let widths = |layer: &FeedForward| match *layer {
+        FeedForward::Dense { width } => [("MLP size", width); 2],
+        FeedForward::Experts(Experts { width, shared, .. }) => {
+            [("size of experts", width), ("size of the shared expert", shared.unwrap_or(width))]
+        }
+    };
+    let mut sizes = sizes.into_iter().chain(architecture.feed_forward.iter().flat_map(widths));
+    match sizes.find(|(_, size)| size % STEP != 0) {
         Some((name, size)) => {
             let found = format!("this model's {name} is {size}");
             Err(Error::NoFp8 { needed: "sizes that are multiples of 16", found })
@@ -104,7 +107,7 @@ impl Fp8Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Checkpoint, FeedForward, Shape};
+    use crate::{Checkpoint, Shape};
 
     #[test]
     fn what_fp8_takes_is_said() {
@@ -125,9 +128,16 @@ mod tests {
         }
         let expected = "fp8 needs libcublasLt 12.9 or later, but 12.8 was found: use precision bf16";
         assert_eq!(refusal(90, 12_08_04, 12_288).as_deref(), Some(expected));
-        let experts = Checkpoint::random(Shape::LladaMoe).unwrap();
-        let refused = possible("a GPU", 90, 13_01_00, experts.architecture()).unwrap_err().to_string();
-        let expected = "fp8 needs a model without experts, but this one is a mixture of them: use precision bf16";
+        let mut experts = Checkpoint::random(Shape::LladaMoe).unwrap().architecture().clone();
+        assert!(possible("a GPU", 90, 13_01_00, &experts).is_ok());
+        for layer in &mut experts.feed_forward {
+            if let FeedForward::Experts(experts) = layer {
+                experts.width = 1000;
+            }
+        }
+        let refused = possible("a GPU", 90, 13_01_00, &experts).unwrap_err().to_string();
+        let expected =
+            "fp8 needs sizes that are multiples of 16, but this model's size of experts is 1000: use precision bf16";
         assert_eq!(refused, expected);
         let expected = "fp8 needs sizes that are multiples of 16, but this model's MLP size is 100: use precision bf16";
         assert_eq!(refusal(90, 13_01_00, 100).as_deref(), Some(expected));

@@ -38,12 +38,16 @@ pub(crate) struct Int4Slice<'a> {
 }
 
 impl Int4Rows {
-    /// Rounds tensors, or takes them as they are stored, and puts them one below the other.
-    pub(crate) fn load(gpu: &Arc<Gpu>, tensors: &[Tensor<'_>]) -> Result<Self> {
+    /// Rounds rows of tensors that lie one below the other, or takes them as they are stored: `order` has the rows to take, or zeros for none.
+    pub(crate) fn load(gpu: &Arc<Gpu>, tensors: &[Tensor<'_>], order: &[Option<usize>]) -> Result<Self> {
         let width = tensors.first().map_or(0, Tensor::columns);
         let all: Vec<(&Tensor<'_>, usize)> =
             tensors.iter().flat_map(|tensor| (0..tensor.rows()).map(move |row| (tensor, row))).collect();
-        let rows = Self::pack(gpu, all.len(), width, |index, row, groups| {
+        let rows = Self::pack(gpu, order.len(), width, |index, row, groups| {
+            let Some(index) = order[index] else {
+                row.fill(0.0);
+                return Ok(None);
+            };
             let (tensor, index) = all[index];
             tensor.read(index * width, row)?;
             Ok(tensor.row_groups(index, groups))

@@ -57,10 +57,6 @@ impl CudaPredictor {
             return Err(Error::NotOnGpu { what: precision.name().to_string(), advice });
         }
         let architecture = checkpoint.architecture();
-        if precision == Precision::Int4 && architecture.experts().is_some() {
-            let advice = vec![Advice::new("precision", "bf16")];
-            return Err(Error::NotOnGpu { what: "a mixture of experts in int4".to_string(), advice });
-        }
         let mask = checkpoint.mask_token()?;
         let gpu = Gpu::open(number)?;
         gpu.bind()?;

@@ -9,7 +9,7 @@ use super::experts::Experts;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::int4::Int4Rows;
-use super::kernel::{Kernels, NoiseCall, Slots, Source, Table};
+use super::kernel::{Kernels, NoiseCall, Slots, Source, Table, expert_lines};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
@@ -129,7 +129,7 @@ impl Network {
 
 impl Experts {
     fn load(loader: &mut Loader<'_>, layer: usize, description: architecture::Experts) -> Result<Self> {
-        loader.upload.kernels.allow_experts(&description)?;
+        loader.upload.kernels.allow_routing(&description)?;
         let biased = description.router.bias != RouterBias::None;
         let all = |roles: &dyn Fn(Mlp) -> Vec<Role>| {
             let shared = Slots::hold_shared(&description).then_some(Mlp::Shared);
@@ -142,8 +142,8 @@ impl Experts {
             description,
             router: loader.vector(layer, &[Role::Router])?,
             router_bias: biased.then(|| loader.vector(layer, &[Role::RouterBias])).transpose()?,
-            gate_up: loader.elements(&gate_up)?,
-            down: loader.elements(&down)?,
+            gate_up: loader.experts_matrix(gate_up, 2 * description.width, true)?,
+            down: loader.experts_matrix(down, loader.checkpoint.architecture().hidden, false)?,
         })
     }
 }
@@ -192,7 +192,8 @@ impl<'a> Loader<'a> {
         match self.precision {
             Precision::Fp8 => {}
             Precision::Int4 => {
-                let contents = Contents::Int4(Int4Rows::load(self.gpu, &tensors)?);
+                let order: Vec<Option<usize>> = (0..n).map(Some).collect();
+                let contents = Contents::Int4(Int4Rows::load(self.gpu, &tensors, &order)?);
                 return Ok(Matrix { contents, n, k });
             }
             _ => return self.matrix(tensors),
@@ -208,6 +209,18 @@ impl<'a> Loader<'a> {
             first += rows;
         }
         Ok(Matrix { contents: Contents::Fp8(quantized), n, k })
+    }
+
+    /// Matrices of experts, of `rows` rows each, one below the other; `gated` ones are gates above values.
+    fn experts_matrix(&mut self, tensors: Vec<Tensor<'_>>, rows: usize, gated: bool) -> Result<Matrix> {
+        if self.precision != Precision::Int4 {
+            return self.block_matrix(tensors);
+        }
+        let (all, k) = stacked(&tensors);
+        let lines = expert_lines(rows, gated);
+        let of_expert = |first: usize| lines.iter().map(move |row| Some(first + (*row)?));
+        let order: Vec<Option<usize>> = (0..all).step_by(rows).flat_map(of_expert).collect();
+        Ok(Matrix { contents: Contents::Int4(Int4Rows::load(self.gpu, &tensors, &order)?), n: order.len(), k })
     }
 
     /// Weights in f32: vectors, and routers.

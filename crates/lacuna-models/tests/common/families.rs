@@ -8,7 +8,7 @@ use lacuna::{AttentionSource, Borders, Compute, Observation, Sampling, Target, T
 use lacuna_models::{Checkpoint, Model, Precision};
 use safetensors::SafeTensors;
 
-use super::{Load, data, distance, row};
+use super::{Load, data, distance, on_cpu, row};
 
 const FAMILIES: [&str; 8] =
     ["sdar", "fast-dllm-v2", "stable-diffcoder", "a2d-qwen3", "illada", "open-dcoder", "llada-moe-alt", "llada2"];
@@ -140,8 +140,9 @@ pub(crate) fn shadows_keep_to_their_block(load: Load) {
     assert_ne!(alone, read(&case.tokens, &[block, block + 1]), "but those of its own block");
 }
 
-pub(crate) fn a_batch_of_a_family_is_each_view_alone(load: Load, precisions: &[Precision]) {
-    for (name, path, cases) in families() {
+/// For the families that `suit`.
+pub(crate) fn a_batch_of_a_family_is_each_view_alone(load: Load, precisions: &[Precision], suit: fn(&str) -> bool) {
+    for (name, path, cases) in families().into_iter().filter(|(name, ..)| suit(name)) {
         for &precision in precisions {
             let mut model = cases[1].load(load, &path, precision);
             let attention = attention(model.as_ref());
@@ -150,4 +151,29 @@ pub(crate) fn a_batch_of_a_family_is_each_view_alone(load: Load, precisions: &[P
             assert!(told(model.as_mut(), &views) == alone, "{name} {precision:?}: a batch changes a view");
         }
     }
+}
+
+/// LLaDA2's weights rounded to fewer bits are off by about as much as int4 on the CPU is, or by less. Another expert for a row is another
+/// row, so it is the median of the rows that counts.
+pub(crate) fn experts_of_few_bits_are_near(load: Load, precision: Precision) {
+    let (_, path, cases) = families().into_iter().find(|(name, ..)| name == "llada2").unwrap();
+    let logits = |load: Load, precision: Precision| {
+        let mut model = cases[1].load(load, &path, precision);
+        told(model.as_mut(), &[cases[1].view()]).remove(0).1
+    };
+    let exact = logits(on_cpu, Precision::F32);
+    let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let off = |found: Vec<Vec<f32>>| {
+        let of_row = |(exact, found): (&Vec<f32>, &Vec<f32>)| {
+            norm(&mut found.iter().zip(exact).map(|(a, b)| a - b)) / norm(&mut exact.iter().copied())
+        };
+        let mut all: Vec<f64> = exact.iter().zip(&found).map(of_row).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let (found, cpu) = (off(logits(load, precision)), off(logits(on_cpu, Precision::Int4)));
+    assert!(
+        found > 1e-3 && found < 1.1 * cpu,
+        "{precision:?} is off by {found:.3} of a row's norm, int4 on the CPU by {cpu:.3}"
+    );
 }

@@ -15,6 +15,15 @@ with! { gpu_with_fp8:
         promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &FP8);
     }
 
+    fn a_batch_of_a_family_is_each_view_alone_in_fp8() {
+        // The experts of the others are of odd sizes.
+        families::a_batch_of_a_family_is_each_view_alone(on_gpu, &FP8, |name| name == "llada2");
+    }
+
+    fn experts_in_fp8_are_near() {
+        families::experts_of_few_bits_are_near(on_gpu, Precision::Fp8);
+    }
+
     fn a_batch_of_large_products_is_each_view_alone_in_fp8() {
         a_batch_of_large_products_is_each_view_alone(Precision::Fp8);
     }

@@ -149,7 +149,7 @@ with! { gpu:
     }
 
     fn a_batch_of_a_family_is_each_view_alone() {
-        families::a_batch_of_a_family_is_each_view_alone(on_gpu, &BOTH);
+        families::a_batch_of_a_family_is_each_view_alone(on_gpu, &BOTH, |_| true);
     }
 
     fn what_a_block_sees_is_settled_before_it() {
@@ -298,6 +298,14 @@ with! { gpu:
 
     fn where_nothing_has_changed_a_cache_changes_no_bit_in_int4() {
         promises::where_nothing_has_changed_a_cache_changes_no_bit(on_gpu, &INT4);
+    }
+
+    fn a_batch_of_a_family_is_each_view_alone_in_int4() {
+        families::a_batch_of_a_family_is_each_view_alone(on_gpu, &INT4, |_| true);
+    }
+
+    fn experts_in_int4_are_near() {
+        families::experts_of_few_bits_are_near(on_gpu, Precision::Int4);
     }
 
     /// The CPU rounds activations and both tables to 8 bits, too.

@@ -239,7 +239,18 @@ inline void fma_rn_bf16x2(unsigned& sum, unsigned a, unsigned b, unsigned c) {
 // One half of a pair twice.
 inline void mov_b32(unsigned& both, unsigned pair, int half) { both = (half ? pair >> 16 : pair & 0xffff) * 0x10001; }
 inline void cvt_f32_f16(float& value, uint16_t half) { value = (float)bits<_Float16>(half); }
-inline void cvt_rn_satfinite_e4m3x2_f32(uint16_t&, float, float) { fail("fp8 is not emulated"); }
+
+// The nearest of e4m3's values, to the even one of two.
+inline uint8_t to_e4m3(float x) {
+    const float size = std::min(fabsf(x), 448.0f), step = ldexpf(1.0f, std::max(ilogbf(size), -6) - 3);
+    const float rounded = nearbyintf(size / step) * step;
+    const int exponent = std::max(rounded > 0.0f ? ilogbf(rounded) : -6, -6);
+    const int fraction = (int)(ldexpf(rounded, 3 - exponent));
+    return (std::signbit(x) ? 0x80 : 0) | (fraction < 8 ? fraction : (exponent + 7) << 3 | (fraction - 8));
+}
+inline void cvt_rn_satfinite_e4m3x2_f32(uint16_t& pair, float high, float low) {
+    pair = (uint16_t)(to_e4m3(high) << 8 | to_e4m3(low));
+}
 inline void ex2_approx_ftz_f32(float& y, float x) { y = exp2f(x); }
 
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int bytes) {
@@ -396,6 +407,17 @@ template <typename T> T __shfl_up_sync(unsigned mask, T mine, unsigned apart) {
 template <typename T> T __shfl_xor_sync(unsigned mask, T mine, unsigned apart) {
     return __shfl_sync(mask, mine, (threadIdx.x % emulated::LANES) ^ apart);
 }
+template <typename Pick> unsigned reduced(unsigned mine, Pick pick) {
+    const unsigned all = emulated::show(mine);
+    for (unsigned lane = 0; lane < emulated::LANES; lane++) mine = pick(mine, emulated::seen<unsigned>(all, lane));
+    return mine;
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned mine) {
+    return reduced(mine, [](unsigned a, unsigned b) { return max(a, b); });
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned mine) {
+    return reduced(mine, [](unsigned a, unsigned b) { return min(a, b); });
+}
 inline bool __any_sync(unsigned, bool mine) {
     const unsigned all = emulated::show(mine);
     bool any = false;
@@ -403,8 +425,15 @@ inline bool __any_sync(unsigned, bool mine) {
     return any;
 }
 inline size_t __cvta_generic_to_shared(const void* pointer) { return (const unsigned char*)pointer - emulated::block->shared; }
+// Blocks run one after the other, so that each sees what those before it have written.
 inline void __threadfence() {}
 template <typename T> T __ldcg(const T* at) { return *at; }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+    const uint64_t both = (uint64_t)high << 32 | low;
+    unsigned found = 0;
+    for (unsigned i = 0; i < 4; i++) found |= (unsigned)(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return found;
+}
 [[noreturn]] inline void __trap() { emulated::fail("a kernel has given up"); }
 template <typename T> T atomicAdd(T* at, T value) { return *at += value, *at - value; }
 template <typename T> T atomicMin(T* at, T value) {

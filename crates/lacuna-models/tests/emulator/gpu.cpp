@@ -2,10 +2,11 @@
 //
 // It is slow, and strict: nothing on a stream happens before somebody waits for it, memory ends where a buffer ends, and what
 // nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
-// it is of compute capability 8.0, or what EMULATED_CAPABILITY says, such as 90: then kernels take Hopper's way. cublasLt tells that
-// it knows no product, so that kernels compute them all. There are as many GPUs as EMULATED_GPUS says, else one. Memory and streams
+// it is of compute capability 8.0, or what EMULATED_CAPABILITY says, such as 90: then kernels take Hopper's way. cublasLt knows products in fp8 and
+// no others, so that kernels compute those. There are as many GPUs as EMULATED_GPUS says, else one. Memory and streams
 // and kernels belong to the GPU of the thread that asks for them; it is an error to copy to or from another's, or to launch there.
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -224,21 +225,83 @@ API nvrtcGetProgramLog(Program* program, char* log) { return strcpy(log, program
 API nvrtcGetCUBINSize(Program* program, size_t* bytes) { return *bytes = program->code.size(), OK; }
 API nvrtcGetCUBIN(Program* program, char* code) { return memcpy(code, program->code.data(), program->code.size()), OK; }
 
-// cublasLt
+// cublasLt, of which there are products in fp8 with a scale for each row; it declines all others.
 
-extern "C" size_t cublasLtGetVersion() { return 10000; }
+namespace {
+
+enum { F32 = 0, BF16 = 14, E4M3 = 28 };
+
+struct Operation {
+    const float *a_scales = nullptr, *b_scales = nullptr;
+};
+
+struct Layout {
+    int type;
+    uint64_t rows, columns;
+};
+
+struct Heuristic {
+    uint64_t algorithm[8];
+    size_t memory;
+    int state;
+    float waves;
+    int reserved[4];
+};
+
+float from_e4m3(uint8_t bits) {
+    const int exponent = bits >> 3 & 15, fraction = bits & 7;
+    const float size = exponent ? ldexpf(8 + fraction, exponent - 10) : ldexpf(fraction, -9);
+    return bits >> 7 ? -size : size;
+}
+
+}  // namespace
+
+extern "C" size_t cublasLtGetVersion() { return 120900; }
 API cublasLtCreate(void** handle) { return *handle = malloc(1), OK; }
 API cublasLtDestroy(void* handle) { return free(handle), OK; }
-API cublasLtMatmulDescCreate(void** made, int, int) { return *made = malloc(1), OK; }
-API cublasLtMatmulDescDestroy(void* made) { return free(made), OK; }
-API cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) { return OK; }
-API cublasLtMatrixLayoutCreate(void** made, int, uint64_t, uint64_t, int64_t) { return *made = malloc(1), OK; }
-API cublasLtMatrixLayoutDestroy(void* made) { return free(made), OK; }
+API cublasLtMatmulDescCreate(Operation** made, int, int) { return *made = new Operation(), OK; }
+API cublasLtMatmulDescDestroy(Operation* made) { return delete made, OK; }
+API cublasLtMatmulDescSetAttribute(Operation* operation, int attribute, const void* value, size_t) {
+    constexpr int A_SCALES = 17, B_SCALES = 18;
+    if (attribute == A_SCALES) operation->a_scales = *(const float* const*)value;
+    if (attribute == B_SCALES) operation->b_scales = *(const float* const*)value;
+    return OK;
+}
+API cublasLtMatrixLayoutCreate(Layout** made, int type, uint64_t rows, uint64_t columns, int64_t) {
+    return *made = new Layout{type, rows, columns}, OK;
+}
+API cublasLtMatrixLayoutDestroy(Layout* made) { return delete made, OK; }
 API cublasLtMatmulPreferenceCreate(void** made) { return *made = malloc(1), OK; }
 API cublasLtMatmulPreferenceDestroy(void* made) { return free(made), OK; }
 API cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return OK; }
-API cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int, void*, int* count) {
-    return *count = 0, NOT_SUPPORTED;
+API cublasLtMatmulAlgoGetHeuristic(void*, Operation*, const Layout* a, void*, void*, void*, void*, int, Heuristic* found, int* count) {
+    if (a->type != E4M3) return *count = 0, NOT_SUPPORTED;
+    return found[0] = {}, *count = 1, OK;
+}
+// d = transposed a * b + beta * d: all of them are in columns.
+API cublasLtMatmul(void*, const Operation* operation, const float*, const uint8_t* a, const Layout* a_layout, const uint8_t* b,
+                   const Layout* b_layout, const float* beta, const void*, const void*, void* d, const Layout* d_layout, const void*,
+                   void*, size_t, Stream* stream) {
+    const Operation its = *operation;
+    const uint64_t k = a_layout->rows, n = a_layout->columns, m = b_layout->columns;
+    const bool is_f32 = d_layout->type == F32;
+    const float kept = *beta;
+    stream->add([=] {
+        for (uint64_t at = 0; at < m * n; at++) {
+            float sum = 0.0f;
+            for (uint64_t i = 0; i < k; i++) sum += from_e4m3(a[at % n * k + i]) * from_e4m3(b[at / n * k + i]);
+            sum *= its.a_scales[at % n] * its.b_scales[at / n];
+            if (is_f32) {
+                float& output = ((float*)d)[at];
+                output = sum + (kept == 0.0f ? 0.0f : kept * output);
+            } else {
+                uint32_t bits;
+                memcpy(&bits, &sum, 4);
+                ((uint16_t*)d)[at] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+            }
+        }
+    });
+    return OK;
 }
 
 // The driver
@@ -251,8 +314,13 @@ API cuDeviceGet(int* device, int number) { return number < gpus() ? (*device = n
 API cuDeviceGetCount(int* count) { return *count = gpus(), OK; }
 API cuDeviceGetName(char* name, int bytes, int) { return snprintf(name, bytes, "emulated GPU"), OK; }
 API cuDeviceGetAttribute(int* value, int attribute, int) {
-    constexpr int MAJOR = 75, MINOR = 76;
-    return *value = attribute == MAJOR ? capability() / 10 : attribute == MINOR ? capability() % 10 : 0, OK;
+    constexpr int MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76;
+    switch (attribute) {
+        case MULTIPROCESSORS: return *value = 2, OK;
+        case MAJOR: return *value = capability() / 10, OK;
+        case MINOR: return *value = capability() % 10, OK;
+        default: return *value = 0, OK;
+    }
 }
 API cuDevicePrimaryCtxRetain(void** context, int gpu) { return *context = (void*)(intptr_t)(gpu + 1), OK; }
 API cuDevicePrimaryCtxRelease_v2(int) { return OK; }

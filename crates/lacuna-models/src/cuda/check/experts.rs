@@ -4,11 +4,75 @@
 use std::rc::Rc;
 
 use super::lab::{Lab, Values, wide};
+use super::products::int4_columns;
 use crate::Result;
 use crate::architecture::{Experts, Groups, Router, RouterBias, Score};
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::buffer::Buffer;
-use crate::cuda::kernel::{ExpertTile, ExpertsCall, Slots, most_tiles, to_u32};
+use crate::cuda::fp8::Fp8Rows;
+use crate::cuda::int4::Int4Rows;
+use crate::cuda::kernel::{ExpertTile, ExpertsCall, Slots, arrivals, expert_lines, most_tiles, to_u32};
+use crate::cuda::matrix::Operand;
+
+/// Formats of weights.
+pub(super) const ELEMENTS: u8 = 0;
+pub(super) const FP8: u8 = 1;
+pub(super) const INT4: u8 = 2;
+
+/// Weights in a format.
+enum Weights {
+    Elements(Values),
+    Fp8(Fp8Rows, usize),
+    Int4(Int4Rows, usize),
+}
+
+impl Weights {
+    /// Experts with matrices of `n` rows of `k` values, and the values as they are then.
+    fn new(lab: &Lab, format: u8, [n, k]: [usize; 2], gated: bool, values: &[f32]) -> Result<(Self, Vec<f64>)> {
+        let rows = values.len() / k;
+        Ok(match format {
+            FP8 => {
+                let (whole, _) = lab.elements(values)?;
+                let packed = Fp8Rows::new(&lab.gpu, rows, k)?;
+                lab.kernels.quantize(whole.all(), k, packed.all())?;
+                let (mut bytes, mut scales) = (vec![0; rows * k], vec![0.0; rows]);
+                packed.read(&mut bytes, &mut scales)?;
+                let exact = bytes.iter().enumerate().map(|(i, &byte)| e4m3(byte) * f64::from(scales[i / k])).collect();
+                (Self::Fp8(packed, k), exact)
+            }
+            INT4 => {
+                let (lines, zeros) = (expert_lines(n, gated), vec![0.0; k]);
+                let line = |expert: &[f32], row: &Option<usize>| {
+                    row.map_or(zeros.clone(), |row| expert[row * k..][..k].to_vec())
+                };
+                let in_order =
+                    values.chunks_exact(n * k).flat_map(|expert| lines.iter().flat_map(move |row| line(expert, row)));
+                let packed = Int4Rows::of(&lab.gpu, k, &in_order.collect::<Vec<f32>>())?;
+                (Self::Int4(packed, k), int4_columns(values, k))
+            }
+            _ => {
+                let (elements, exact) = lab.elements(values)?;
+                (Self::Elements(elements), exact)
+            }
+        })
+    }
+
+    /// All of `experts`, of `n` rows each.
+    fn all(&self, experts: usize, n: usize) -> Operand<'_> {
+        let rows = experts * n;
+        match self {
+            Self::Elements(values) => Operand::Elements(values.all()),
+            Self::Fp8(packed, k) => Operand::Fp8(packed.rows(0..rows, *k)),
+            Self::Int4(packed, k) => Operand::Int4(packed.rows(0..experts * expert_lines(n, false).len(), *k)),
+        }
+    }
+}
+
+fn e4m3(byte: u8) -> f64 {
+    let (exponent, fraction) = (i32::from(byte >> 3 & 15), f64::from(byte & 7) / 8.0);
+    let size = if exponent == 0 { fraction * 2f64.powi(-6) } else { (1.0 + fraction) * 2f64.powi(exponent - 7) };
+    if byte < 128 { size } else { -size }
+}
 
 /// A layer with experts, and noise in every place. The last rows only fill up.
 struct Rig {
@@ -23,13 +87,15 @@ struct Rig {
     hidden: Buffer<f32>,
     router: Buffer<f32>,
     bias: Option<Buffer<f32>>,
-    gate_up: Values,
-    down: Values,
+    gate_up: Weights,
+    down: Weights,
+    arrived: Buffer<u32>,
     scores: Buffer<f32>,
     chosen: Buffer<u32>,
     weights: Buffer<f32>,
     order: Buffer<u32>,
     tiles: Buffer<ExpertTile>,
+    tile_count: Buffer<u32>,
     used: Buffer<u32>,
     inner: Values,
     outputs: Buffer<f32>,
@@ -43,15 +109,13 @@ struct Exact {
     bias: Option<Vec<f64>>,
     gate_up: Vec<f64>,
     down: Vec<f64>,
-    scores: Vec<f64>,
-    chosen: Vec<usize>,
-    weights: Vec<f64>,
     inner: Vec<f64>,
     outputs: Vec<f64>,
 }
 
 impl Rig {
-    fn new(lab: &Rc<Lab>, size: Size) -> Result<Rc<Self>> {
+    /// One with weights in a format, after routing.
+    fn new(lab: &Rc<Lab>, size: Size, format: u8) -> Result<Rc<Self>> {
         let (score, bias, groups) = match size {
             Size::Odd(0) => (Score::Softmax, RouterBias::None, None),
             Size::Odd(1) => (Score::Softmax, RouterBias::Weights, None),
@@ -59,22 +123,24 @@ impl Rig {
         };
         let router = Router { score, bias, renormalized: size != Size::Odd(0), scale: 2.5, groups };
         let (count, active) = (size.of([3, 37, 40], 16), size.of([1, 5, 3], 8));
-        let width = size.of([3, 70, 136], 512);
+        let step = if format == FP8 { 16 } else { 1 };
+        let width = size.of([3, 70, 136], 512).next_multiple_of(step);
         let shared = [None, Some(width)][usize::from(size != Size::Odd(0))];
         let experts = Experts { count, active, width, shared, router };
         let Slots { experts: all, of_a_row } = Slots::of(&experts);
-        let (there, width) = (size.of([1, 75, 33], 32), size.of([5, 37, 136], 2048));
+        let (there, width) = (size.of([1, 75, 33], 32), size.of([5, 37, 600], 2048).next_multiple_of(step));
         let rows = there + 7;
         let (input, exact_input) = lab.elements(&noise(1, rows * width))?;
-        let (gate_up, exact_gate_up) = lab.elements(&noise(2, all * 2 * experts.width * width))?;
-        let (down, exact_down) = lab.elements(&noise(3, all * experts.width * width))?;
+        let (gate_up, exact_gate_up) =
+            Weights::new(lab, format, [2 * experts.width, width], true, &noise(2, all * 2 * experts.width * width))?;
+        let (down, exact_down) =
+            Weights::new(lab, format, [width, experts.width], false, &noise(3, all * experts.width * width))?;
         let (inner, exact_inner) = lab.elements(&noise(4, rows * of_a_row * experts.width))?;
-        let [hidden, router, bias] = [noise(5, rows * width), noise(6, count * width), noise(7, count)];
-        let [scores, weights] = [noise(8, rows * count), noise(9, rows * of_a_row)];
-        let outputs = noise(10, rows * of_a_row * width);
-        // One expert has most rows, some have none.
-        let chosen: Vec<usize> =
-            (0..rows * of_a_row).map(|i| if i % 3 == 0 { all / 2 } else { i * 7 % all / 2 * 2 }).collect();
+        let [hidden, router, mut bias] = [noise(5, rows * width), noise(6, count * width), noise(7, count)];
+        // One expert has all rows, some have none.
+        bias.iter_mut().step_by(5).for_each(|bias| *bias -= 10.0);
+        bias[1] += 10.0;
+        let outputs = noise(8, rows * of_a_row * width);
         let biased = experts.router.bias != RouterBias::None;
         Ok(Rc::new(Self {
             lab: lab.clone(),
@@ -89,11 +155,13 @@ impl Rig {
             bias: biased.then(|| lab.buffer(&bias)).transpose()?,
             gate_up,
             down,
-            scores: lab.buffer(&scores)?,
-            chosen: lab.buffer(&chosen.iter().map(|&expert| to_u32(expert)).collect::<Vec<_>>())?,
-            weights: lab.buffer(&weights)?,
+            arrived: lab.zeros(arrivals(rows))?,
+            scores: lab.zeros(rows * count)?,
+            chosen: lab.zeros(rows * of_a_row)?,
+            weights: lab.zeros(rows * of_a_row)?,
             order: lab.zeros(rows * of_a_row)?,
             tiles: lab.zeros(most_tiles(&experts, rows))?,
+            tile_count: lab.zeros(1)?,
             used: lab.zeros(1)?,
             inner,
             outputs: lab.buffer(&outputs)?,
@@ -104,9 +172,6 @@ impl Rig {
                 bias: biased.then(|| wide(&bias)),
                 gate_up: exact_gate_up,
                 down: exact_down,
-                scores: wide(&scores),
-                chosen,
-                weights: wide(&weights),
                 inner: exact_inner,
                 outputs: wide(&outputs),
             },
@@ -123,22 +188,29 @@ impl Rig {
             hidden: self.hidden.all(),
             router: self.router.all(),
             bias: self.bias.as_ref().map(Buffer::all),
-            gate_up: self.gate_up.all(),
-            down: self.down.all(),
+            gate_up: self.gate_up.all(Slots::of(&self.experts).experts, 2 * self.experts.width),
+            down: self.down.all(Slots::of(&self.experts).experts, self.width),
+            arrived: self.arrived.all(),
             scores: self.scores.all(),
             chosen: self.chosen.all(),
             weights: self.weights.all(),
             order: self.order.all(),
             tiles: self.tiles.all(),
+            tile_count: self.tile_count.all(),
             used: self.used.all(),
             inner: self.inner.all(),
             outputs: self.outputs.all(),
         }
     }
 
-    fn group(&self) -> Result<()> {
-        // SAFETY: `new` has made room for all rows, of which fewer are present, and chosen experts that there are.
-        unsafe { self.lab.kernels.group(self.call()) }
+    fn route(&self) -> Result<()> {
+        // SAFETY: `new` has made room for all rows, of which fewer are present.
+        unsafe { self.lab.kernels.route(self.call()) }
+    }
+
+    /// The experts that were chosen.
+    fn chosen(&self) -> Result<Vec<usize>> {
+        Ok(self.lab.read(&self.chosen)?.into_iter().take(self.assigned()).map(|expert| expert as usize).collect())
     }
 
     /// Experts that rows go through.
@@ -146,21 +218,21 @@ impl Rig {
         self.there * Slots::of(&self.experts).of_a_row
     }
 
-    /// A case of a kernel that is launched after rows were grouped.
+    /// A case of a kernel that is launched after rows were routed.
     fn case(
         self: Rc<Self>,
         run: fn(&Self) -> Result<()>,
         found: fn(&Self) -> Result<Vec<f64>>,
-        exact: fn(&Self) -> Vec<f64>,
+        exact: fn(&Self) -> Result<Vec<f64>>,
         tolerance: f64,
         weights: usize,
     ) -> Result<Case> {
-        self.group()?;
+        self.route()?;
         let (one, other, twin) = (self.clone(), self.clone(), self.clone());
         Ok(Case {
             launch: Box::new(move || run(&one)),
             found: Box::new(move || found(&other)),
-            exact: Box::new(move || Ok(exact(&twin))),
+            exact: Box::new(move || exact(&twin)),
             tolerance,
             scale: Scale::Largest,
             bytes: (weights * self.lab.size()) as f64,
@@ -173,40 +245,41 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// Scores.
 pub(super) fn route(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
+    let rig = Rig::new(lab, size, ELEMENTS)?;
     let weights = rig.exact.router.len();
     rig.case(
-        // SAFETY: as in `group`.
-        |rig| unsafe { rig.lab.kernels.route(rig.call()) },
+        Rig::route,
         |rig| Ok(wide(&rig.lab.read(&rig.scores)?[..rig.there * rig.experts.count])),
         |rig| {
             let row = |row: &[f64]| -> Vec<f64> {
                 rig.exact.router.chunks_exact(rig.width).map(|expert| dot(row, expert)).collect()
             };
-            rig.exact.input.chunks_exact(rig.width).take(rig.there).flat_map(row).collect()
+            Ok(rig.exact.input.chunks_exact(rig.width).take(rig.there).flat_map(row).collect())
         },
         1e-5,
         weights,
     )
 }
 
-pub(super) fn choose(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
-    let scores = rig.exact.scores.len();
+/// The experts of each row and their weights, by its scores.
+pub(super) fn route_choice(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let rig = Rig::new(lab, size, ELEMENTS)?;
+    let weights = rig.exact.router.len();
     rig.case(
-        // SAFETY: as in `group`.
-        |rig| unsafe { rig.lab.kernels.choose(rig.call()) },
+        Rig::route,
         |rig| {
             let (chosen, weights) = (rig.lab.read(&rig.chosen)?, rig.lab.read(&rig.weights)?);
             let pairs = chosen.iter().zip(&weights).take(rig.assigned());
             Ok(pairs.flat_map(|(&expert, &weight)| [f64::from(expert), f64::from(weight)]).collect())
         },
         |rig| {
-            rig.exact.scores.chunks_exact(rig.experts.count).take(rig.there).flat_map(|row| rig.choice(row)).collect()
+            let scores = wide(&rig.lab.read(&rig.scores)?);
+            Ok(scores.chunks_exact(rig.experts.count).take(rig.there).flat_map(|row| rig.choice(row)).collect())
         },
         1e-5,
-        scores,
+        weights,
     )
 }
 
@@ -242,40 +315,41 @@ impl Rig {
     }
 }
 
-/// Every row of an expert is in one of its tiles, once, and there are no more tiles than that takes.
-pub(super) fn group(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
-    let chosen = rig.exact.chosen.len();
+/// Every row of an expert is in one of its tiles, once, and there are no more tiles than that takes. Nobody has arrived.
+pub(super) fn route_tiles(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let rig = Rig::new(lab, size, ELEMENTS)?;
+    let weights = rig.exact.router.len();
     rig.case(
-        Rig::group,
+        Rig::route,
         |rig| {
-            let (order, tiles) = (rig.lab.read(&rig.order)?, rig.lab.read(&rig.tiles)?);
+            let (chosen, order, tiles) = (rig.chosen()?, rig.lab.read(&rig.order)?, rig.lab.read(&rig.tiles)?);
+            let (count, arrived) = (rig.lab.read(&rig.tile_count)?[0], rig.lab.read(&rig.arrived)?);
             let mut seen = vec![0.0; rig.assigned()];
-            for tile in &tiles {
+            for tile in &tiles[..count as usize] {
                 for &assigned in &order[tile.first as usize..][..tile.count as usize] {
-                    let expert = rig.exact.chosen[assigned as usize];
+                    let expert = chosen[assigned as usize];
                     seen[assigned as usize] += if expert == tile.expert as usize { 1.0 } else { 100.0 };
                 }
             }
-            seen.push(tiles.iter().filter(|tile| tile.count > 0).count() as f64);
+            seen.extend([f64::from(count), f64::from(arrived.iter().sum::<u32>())]);
             Ok(seen)
         },
         |rig| {
             let mut counts = vec![0usize; Slots::of(&rig.experts).experts];
-            rig.exact.chosen[..rig.assigned()].iter().for_each(|&expert| counts[expert] += 1);
-            let tiles: usize = counts.iter().map(|count| count.div_ceil(64)).sum();
-            [vec![1.0; rig.assigned()], vec![tiles as f64]].concat()
+            rig.chosen()?.into_iter().for_each(|expert| counts[expert] += 1);
+            let tiles: usize = counts.iter().map(|count| count.div_ceil(rig.lab.kernels.expert_rows())).sum();
+            Ok([vec![1.0; rig.assigned()], vec![tiles as f64, 0.0]].concat())
         },
         0.0,
-        chosen,
+        weights,
     )
 }
 
-pub(super) fn expert_gate_up(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
+pub(super) fn expert_gate_up<const FORMAT: u8>(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let rig = Rig::new(lab, size, FORMAT)?;
     let weights = rig.exact.gate_up.len();
     rig.case(
-        // SAFETY: as in `group`, after it.
+        // SAFETY: as in `route`, after it.
         |rig| unsafe { rig.lab.kernels.expert_gate_up(rig.call()) },
         |rig| {
             let (order, inner) = (rig.lab.read(&rig.order)?, rig.lab.read_elements(&rig.inner)?);
@@ -286,10 +360,10 @@ pub(super) fn expert_gate_up(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             Ok(found.concat())
         },
         |rig| {
-            let (slots, inner) = (Slots::of(&rig.experts).of_a_row, rig.experts.width);
+            let (slots, inner, chosen) = (Slots::of(&rig.experts).of_a_row, rig.experts.width, rig.chosen()?);
             let one = |assigned: usize| -> Vec<f64> {
                 let row = &rig.exact.input[assigned / slots * rig.width..][..rig.width];
-                let expert = &rig.exact.gate_up[rig.exact.chosen[assigned] * 2 * inner * rig.width..];
+                let expert = &rig.exact.gate_up[chosen[assigned] * 2 * inner * rig.width..];
                 let product = |column: usize| dot(row, &expert[column * rig.width..][..rig.width]);
                 let gated = |column: usize| {
                     let (gate, up) = (product(column), product(inner + column));
@@ -297,57 +371,58 @@ pub(super) fn expert_gate_up(lab: &Rc<Lab>, size: Size) -> Result<Case> {
                 };
                 (0..inner).map(gated).collect()
             };
-            (0..rig.assigned()).flat_map(one).collect()
+            Ok((0..rig.assigned()).flat_map(one).collect())
         },
         lab.tolerance(1e-5),
         weights,
     )
 }
 
-pub(super) fn expert_down(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
+pub(super) fn expert_down<const FORMAT: u8>(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let rig = Rig::new(lab, size, FORMAT)?;
     let weights = rig.exact.down.len();
     rig.case(
-        // SAFETY: as in `group`, after it.
+        // SAFETY: as in `route`, after it.
         |rig| unsafe { rig.lab.kernels.expert_down(rig.call()) },
         |rig| {
             // What slot a row has is any, so its input is found where `order` says.
             let (order, outputs) = (rig.lab.read(&rig.order)?, rig.lab.read(&rig.outputs)?);
-            let inner = rig.experts.width;
+            let (inner, chosen) = (rig.experts.width, rig.chosen()?);
             let mut apart = Vec::new();
             for (row, &from) in rig.exact.inner.chunks_exact(inner).zip(&order).take(rig.assigned()) {
                 let from = from as usize;
-                let expert = &rig.exact.down[rig.exact.chosen[from] * inner * rig.width..];
+                let expert = &rig.exact.down[chosen[from] * inner * rig.width..];
                 let output = wide(&outputs[from * rig.width..][..rig.width]);
                 let exact = (0..rig.width).map(|column| dot(row, &expert[column * inner..][..inner]));
                 apart.extend(output.iter().zip(exact).map(|(found, exact)| 1.0 + (found - exact).abs()));
             }
             Ok(apart)
         },
-        |rig| vec![1.0; rig.assigned() * rig.width],
+        |rig| Ok(vec![1.0; rig.assigned() * rig.width]),
         1e-4,
         weights,
     )
 }
 
 pub(super) fn combine(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size)?;
+    let rig = Rig::new(lab, size, ELEMENTS)?;
     let outputs = rig.exact.outputs.len();
     rig.case(
-        // SAFETY: as in `group`.
+        // SAFETY: as in `route`.
         |rig| unsafe { rig.lab.kernels.combine(rig.call()) },
         |rig| Ok(wide(&rig.lab.read(&rig.hidden)?)),
         |rig| {
-            let (slots, width) = (Slots::of(&rig.experts).of_a_row, rig.width);
+            let (slots, width, weights) =
+                (Slots::of(&rig.experts).of_a_row, rig.width, wide(&rig.lab.read(&rig.weights)?));
             let sum = |(i, &before): (usize, &f64)| {
                 let (row, column) = (i / width, i % width);
                 let part = |number: usize| {
                     let assigned = row * slots + number;
-                    rig.exact.weights[assigned] * rig.exact.outputs[assigned * width + column]
+                    weights[assigned] * rig.exact.outputs[assigned * width + column]
                 };
                 before + if row < rig.there { (0..slots).map(part).sum::<f64>() } else { 0.0 }
             };
-            rig.exact.hidden.iter().enumerate().map(sum).collect()
+            Ok(rig.exact.hidden.iter().enumerate().map(sum).collect())
         },
         1e-5,
         outputs,

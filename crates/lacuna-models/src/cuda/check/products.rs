@@ -59,14 +59,7 @@ pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     };
     let its = lab.clone();
     let exact = move || {
-        let mut columns = Vec::with_capacity(n * k);
-        for row in weights.chunks_exact(k) {
-            let (mut groups, mut values) = (vec![Group::default(); int4::groups(k)], vec![0; k]);
-            let row_scale = int4::choose(row, &mut groups);
-            int4::round(row, row_scale, &groups, &mut values);
-            let weight = |(k, &value): (usize, &u8)| f64::from(groups[k / GROUP].int8(value)) * f64::from(row_scale);
-            columns.extend(values.iter().enumerate().map(weight));
-        }
+        let columns = int4_columns(&weights, k);
         let sum = |i: usize| -> f64 {
             rows[i / n * k..][..k].iter().zip(&columns[i % n * k..][..k]).map(|(a, b)| a * b).sum()
         };
@@ -81,6 +74,19 @@ pub(super) fn product_int4(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         bytes: (m * k * lab.size() + n * k * 17 / 32 + m * n * 4) as f64,
         operations: 2.0 * (m * n * k) as f64,
     })
+}
+
+/// Rows of `k` weights as they are in int4.
+pub(super) fn int4_columns(weights: &[f32], k: usize) -> Vec<f64> {
+    let mut columns = Vec::with_capacity(weights.len());
+    for row in weights.chunks_exact(k) {
+        let (mut groups, mut values) = (vec![Group::default(); int4::groups(k)], vec![0; k]);
+        let row_scale = int4::choose(row, &mut groups);
+        int4::round(row, row_scale, &groups, &mut values);
+        let weight = |(k, &value): (usize, &u8)| f64::from(groups[k / GROUP].int8(value)) * f64::from(row_scale);
+        columns.extend(values.iter().enumerate().map(weight));
+    }
+    columns
 }
 
 pub(super) fn compare(lab: &Rc<Lab>, size: Size) -> Result<Case> {

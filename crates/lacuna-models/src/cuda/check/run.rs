@@ -16,7 +16,7 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 30] = [
+const KERNELS: [(&str, MakeCase); 34] = [
     ("embed", rows::embed),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
@@ -36,10 +36,14 @@ const KERNELS: [(&str, MakeCase); 30] = [
     ("rank", scores::rank),
     ("project", beliefs::project),
     ("route", experts::route),
-    ("choose", experts::choose),
-    ("group", experts::group),
-    ("expert_gate_up", experts::expert_gate_up),
-    ("expert_down", experts::expert_down),
+    ("route_choice", experts::route_choice),
+    ("route_tiles", experts::route_tiles),
+    ("expert_gate_up", experts::expert_gate_up::<{ experts::ELEMENTS }>),
+    ("expert_gate_up_fp8", experts::expert_gate_up::<{ experts::FP8 }>),
+    ("expert_gate_up_int4", experts::expert_gate_up::<{ experts::INT4 }>),
+    ("expert_down", experts::expert_down::<{ experts::ELEMENTS }>),
+    ("expert_down_fp8", experts::expert_down::<{ experts::FP8 }>),
+    ("expert_down_int4", experts::expert_down::<{ experts::INT4 }>),
     ("combine", experts::combine),
     ("guide", beliefs::guide),
     ("conclude", beliefs::conclude),
@@ -62,7 +66,7 @@ pub(crate) fn run(name: &str, timed: bool) -> Result<Vec<Report>> {
     gpu.bind()?;
     let architecture = gpu.architecture();
     let needs_fp8 = name.ends_with("fp8") || name == "quantize";
-    if needs_fp8 && (architecture < 89 || gpu.is_emulated()) {
+    if needs_fp8 && architecture < 89 {
         return Err(Error::no_hopper(format!("{} is of compute capability {architecture}", gpu.name())));
     }
     let lab = |head_size, bf16| Lab::new(&gpu, Variant { architecture, head_size, bf16 });

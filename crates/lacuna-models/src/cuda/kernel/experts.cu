@@ -1,231 +1,353 @@
-// Mixtures of experts. Everything is decided on the GPU: which experts a row goes through, which rows an expert gets, and how many
-// tiles that makes; launches are as large as they might have to be, and blocks without work end at once. What a row gets depends on
-// itself alone: the order of the rows of an expert is any, and a row adds up its experts in ascending order.
+// Products of the experts. Their weights are read once for each tile of rows, in 16 bits, 8 or 4, and multiplied as bf16. Blocks of
+// threads take the work in turns: STRETCH rows of an expert's weights at a time, the next of which are on their way while
+// the last are multiplied. What a row gets depends on itself alone: its sums run over k in an order that never changes, and the order of the rows
+// of an expert is any.
 
-// Scores of the rows: a warp takes an expert and some rows.
-KERNEL route(Routing r) {
-    const u32 expert = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 first = blockIdx.y * ROUTED_ROWS, present = *r.present;
-    if (expert >= r.experts || first >= present) return;
-    const float* weights = r.router + (size_t)expert * r.width;
-    const element* rows[ROUTED_ROWS];
-    for (int i = 0; i < ROUTED_ROWS; i++) rows[i] = r.input + (size_t)min(first + i, present - 1) * r.width;
-    float sums[ROUTED_ROWS] = {};
-    if (r.width % 4 == 0) {
-        for (u32 k = lane * 4; k < r.width; k += 128) {
-            const float4 w = widen4(weights + k);
+// The row of an expert's matrix that is line i of a stretch. Of gates and values each 16 lines are eight gates and their values.
+template <bool GATED> DEVICE u32 weight_row(const ExpertProduct& p, u32 stretch, u32 i) {
+    if (!GATED) return stretch * STRETCH + i < p.n ? stretch * STRETCH + i : ABSENT;
+    const u32 width = p.n / 2, column = stretch * (STRETCH / 2) + i / 16 * 8 + i % 8;
+    return column < width ? i / 8 % 2 * width + column : ABSENT;
+}
+
+// The row of the input that is row i of a tile.
+template <bool GATED> DEVICE u32 input_row(const ExpertProduct& p, const ExpertTile& tile, u32 i) {
+    return GATED ? p.order[tile.first + i] / p.slots : tile.first + i;
+}
+
+// What lines i and i + 8 of a stretch make of row `row` of a tile: a gate and its value, or two columns of the output.
+template <typename Format, bool GATED>
+DEVICE void put_sums(const ExpertProduct& p, const ExpertTile& tile, u32 row, u32 stretch, u32 i, float one, float other) {
+    const u32 first = weight_row<GATED>(p, stretch, i), second = weight_row<GATED>(p, stretch, i + 8);
+    if (first == ABSENT) return;
+    one = Format::scaled(p, tile.expert, first, stretch * STRETCH + i, one);
+    if (second != ABSENT) other = Format::scaled(p, tile.expert, second, stretch * STRETCH + i + 8, other);
+    if (GATED) {
+        narrow(silu(one) * other, (element*)p.output + (size_t)(tile.first + row) * (p.n / 2) + first);
+    } else {
+        float* output = (float*)p.output + (size_t)p.order[tile.first + row] * p.n;
+        output[first] = one;
+        if (second != ABSENT) output[second] = other;
+    }
+}
+
+// Weights in rows: bf16 or f32, and fp8 with a scale for each row.
+struct ElementRows {
+    static DEVICE float scaled(const ExpertProduct&, u32, u32, u32, float sum) { return sum; }
+};
+struct Fp8Rows {
+    static DEVICE float scaled(const ExpertProduct& p, u32 expert, u32 row, u32, float sum) {
+        return sum * p.scales[(size_t)expert * p.n + row];
+    }
+};
+
+// Weights of four bits in tiles (int4.cu): of each expert's stretches one after the other, with the lines that there are not.
+struct Int4Lines {
+    static DEVICE u32 lines(const ExpertProduct& p) { return (p.n + STRETCH - 1) / STRETCH * STRETCH; }
+    static DEVICE float scaled(const ExpertProduct& p, u32 expert, u32, u32 line, float sum) {
+        return sum * p.scales[(size_t)expert * lines(p) + line];
+    }
+};
+
+#if BF16
+
+// Starts copying sixteen bytes, or makes them zero. If they are not ALIGNED, `bytes` of them are there.
+template <bool ALIGNED> DEVICE void fetch_piece(u8* to, const u8* from, int bytes) {
+    if (ALIGNED) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(shared_address(to)), "l"(from), "r"(bytes > 0 ? 16 : 0));
+    } else {
+        for (int i = 0; i < 16; i += 2) *(u16*)(to + i) = i < bytes ? *(const u16*)(from + i) : 0;
+    }
+}
+
+// A place of the pipeline: a slice of a stretch of weights, and of the rows of a tile.
+template <typename Format> struct ExpertStage {
+    u8 weights[Format::BYTES];
+    u8 rows[EXPERT_ROWS * Format::SPAN * 2];
+};
+
+// Weights in rows, BITS each: a slice has 128 bytes of a row, in pieces of sixteen. A lane multiplies the values that lie beside each other in its
+// pieces, whichever columns they are, in both factors. So pieces are permuted in shared memory such that lanes use all banks.
+template <typename Kind, u32 BITS> struct RowWeights : Kind {
+    static constexpr u32 EACH = 128 / BITS, SPAN = 8 * EACH, BYTES = STRETCH * 128, PIPELINE = 3, LINES = CREW / 8;
+    using Stage = ExpertStage<RowWeights>;
+
+    static DEVICE u32 place(u32 row, u32 piece) { return row * SPAN * 2 + (piece ^ (BITS == 16 ? (row & 1) << 2 : row & 1)) * 16; }
+
+    // Weights 2i and 2i + 1 of sixteen bytes.
+    static DEVICE u32 pair(const Words& weights, u32 i) {
+        if (BITS == 16) return weights.at[i];
+        // The bits of e4m3 are those of a bf16 whose exponent is 120 too low.
+        const u32 upper = __byte_perm(weights.at[i / 2], 0, i % 2 ? 0x3424 : 0x1404);
+        return multiply_add_pair((upper >> 4 & 0x07f007f0) | (upper & 0x80008000), 0x7b807b80, 0x80008000);
+    }
+
+    const u8* expert;
+    // Where the rows begin that this thread copies pieces of.
+    u32 rows[STRETCH / LINES];
+
+    template <bool GATED> DEVICE void begin(const ExpertProduct& p, u32 number, u32 stretch) {
+        const u32 bytes = p.k * BITS / 8;
+        expert = p.weights + (size_t)number * p.n * bytes;
+        // Rows that are ABSENT may be any: nobody takes their sums.
 #pragma unroll
-            for (int i = 0; i < ROUTED_ROWS; i++) {
-                const float4 x = widen4(rows[i] + k);
-                sums[i] += x.x * w.x + x.y * w.y + x.z * w.z + x.w * w.w;
+        for (u32 i = 0; i < STRETCH / LINES; i++)
+            rows[i] = min(weight_row<GATED>(p, stretch, threadIdx.x / 8 + i * LINES), p.n - 1) * bytes;
+    }
+
+    template <bool ALIGNED> DEVICE void fetch(Stage& stage, const ExpertProduct& p, u32 slice) const {
+        const u32 line = threadIdx.x / 8, piece = threadIdx.x % 8, at = slice * 128 + piece * 16;
+#pragma unroll
+        for (u32 i = 0; i < STRETCH / LINES; i++)
+            fetch_piece<ALIGNED>(stage.weights + (line + i * LINES) * 128 + (piece ^ (line & 1) << 2) * 16, expert + at + rows[i],
+                                 (int)(p.k * BITS / 8 - at));
+    }
+
+    // sums += a slice of a warp's 16 lines * a slice of the first `count` rows.
+    static DEVICE void multiply_slice(float (&sums)[EXPERT_ROWS / 8][4], const Stage& stage, u32 count) {
+        const u32 lane = threadIdx.x % 32, line = lane / 4, member = lane % 4, first = threadIdx.x / 32 * 16 + line;
+#pragma unroll
+        for (u32 step = 0; step < 2; step++) {
+            Words weights[2];
+#pragma unroll
+            for (u32 i = 0; i < 2; i++)
+                weights[i] = *(const Words*)(stage.weights + (first + i * 8) * 128 + ((step * 4 + member) ^ (line & 1) << 2) * 16);
+#pragma unroll
+            for (u32 part = 0; part < EACH / 8; part++) {
+                u32 a[2][4];
+#pragma unroll
+                for (u32 i = 0; i < 8; i++) a[i / 4][i % 4] = pair(weights[i % 2], part * 4 + i / 2);
+#pragma unroll
+                for (u32 block = 0; block < EXPERT_ROWS / 8; block++) {
+                    if (block * 8 >= count) break;
+                    const Words x = *(const Words*)(stage.rows + place(block * 8 + line, (step * 4 + member) * (EACH / 8) + part));
+                    multiply(sums[block], a[0], x.at[0], x.at[1]);
+                    multiply(sums[block], a[1], x.at[2], x.at[3]);
+                }
             }
         }
-    } else {
-        for (u32 k = lane; k < r.width; k += 32)
-            for (int i = 0; i < ROUTED_ROWS; i++) sums[i] += widen(rows[i][k]) * weights[k];
     }
-    for (int i = 0; i < ROUTED_ROWS; i++) {
-        const float sum = warp_sum(sums[i]);
-        if (lane == 0 && first + i < present) r.scores[(size_t)(first + i) * r.experts + expert] = sum;
-    }
-}
+};
 
-// The sum of a group's two best. Each lane begins with another one, so that they use different banks.
-DEVICE float group_score(const float* preferences, u32 size, u32 lane) {
-    float best = -INFINITE, second = -INFINITE;
-    for (u32 i = 0, at = lane % size; i < size; i++, at = at + 1 < size ? at + 1 : 0) {
-        const float value = preferences[at];
-        second = value > best ? best : fmaxf(second, value);
-        best = fmaxf(best, value);
-    }
-    return best + second;
-}
+using ElementWeights = RowWeights<ElementRows, 16>;
+using Fp8Weights = RowWeights<Fp8Rows, 8>;
 
-// The experts of a row, ascending, and their weights. A warp takes a row. Ties go to the lower expert.
-KERNEL choose(Choice c) {
-    extern __shared__ float chances[];
-    float* preferences = chances + c.experts;
-    float* groups = preferences + c.experts;
-    u32* picked = (u32*)(groups + c.groups);
-    const u32 row = blockIdx.x, lane = threadIdx.x;
-    if (row >= *c.present) return;
-    const float* scores = c.scores + (size_t)row * c.experts;
-    float top = -INFINITE, total = 0.0f;
-    for (u32 e = lane; e < c.experts; e += 32) top = fmaxf(top, scores[e]);
-    for (int offset = 16; offset > 0; offset /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, offset));
-    for (u32 e = lane; e < c.experts; e += 32) {
-        chances[e] = c.softmax ? expf(scores[e] - top) : 1.0f / (1.0f + expf(-scores[e]));
-        total += chances[e];
+struct Int4Weights : Int4Lines {
+    static constexpr u32 TILES = 2, SPAN = TILES * INT4_TILE, PIPELINE = 4;
+    static constexpr u32 BAND_BYTES = TILES * INT4_TILE_BYTES, BYTES = STRETCH / INT4_TILE * BAND_BYTES;
+    using Stage = ExpertStage<Int4Weights>;
+
+    static DEVICE u32 place(u32 row, u32 piece) { return (piece / 8 * EXPERT_ROWS + row) * 128 + (piece % 8 ^ row % 8) * 16; }
+
+    const u8* bands;
+
+    template <bool GATED> DEVICE void begin(const ExpertProduct& p, u32 number, u32 stretch) {
+        const size_t line = (size_t)number * lines(p) + stretch * STRETCH;
+        bands = p.weights + line / INT4_TILE * ((p.k + INT4_TILE - 1) / INT4_TILE) * INT4_TILE_BYTES;
     }
-    total = c.softmax ? warp_sum(total) : 1.0f;
-    for (u32 e = lane; e < c.experts; e += 32) {
-        chances[e] /= total;
-        preferences[e] = chances[e] + (c.bias ? c.bias[e] : 0.0f);
-    }
-    __syncwarp();
-    if (c.groups > 0) {
-        const u32 size = c.experts / c.groups;
-        for (u32 group = lane; group < c.groups; group += 32) 
-            groups[group] = group_score(preferences + group * size, size, lane);
-        __syncwarp();
-        for (u32 group = lane; group < c.groups; group += 32) {
-            u32 ahead = 0;
-            for (u32 other = 0; other < c.groups; other++)
-                ahead += groups[other] > groups[group] || (groups[other] == groups[group] && other < group);
-            for (u32 i = 0; ahead >= c.kept && i < size; i++) preferences[group * size + i] = -INFINITE;
+
+    template <bool ALIGNED> DEVICE void fetch(Stage& stage, const ExpertProduct& p, u32 slice) const {
+        const u32 band_bytes = (p.k + INT4_TILE - 1) / INT4_TILE * INT4_TILE_BYTES;
+#pragma unroll
+        for (u32 i = 0; i < (BYTES / 16 + CREW - 1) / CREW; i++) {
+            const u32 at = (threadIdx.x + i * CREW) * 16, from = slice * BAND_BYTES + at % BAND_BYTES;
+            if (at < BYTES) fetch_piece<true>(stage.weights + at, bands + at / BAND_BYTES * band_bytes + from, (int)(band_bytes - from));
         }
-        __syncwarp();
     }
-    for (u32 number = 0; number < c.active; number++) {
-        u32 best = lane < c.experts ? lane : 0;
-        for (u32 e = best + 32; e < c.experts; e += 32)
-            if (preferences[e] > preferences[best]) best = e;
-        float value = preferences[best];
-        for (int offset = 16; offset > 0; offset /= 2) {
-            const u32 other = __shfl_xor_sync(~0u, best, offset);
-            const float its = __shfl_xor_sync(~0u, value, offset);
-            if (its > value || (its == value && other < best)) best = other, value = its;
+
+    static DEVICE void multiply_slice(float (&sums)[EXPERT_ROWS / 8][4], const Stage& stage, u32 count) {
+        const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+        for (u32 t = 0; t < TILES; t++) {
+            const u8* tile = stage.weights + warp / 4 * BAND_BYTES + t * INT4_TILE_BYTES;
+            const Words words = *(const Words*)(tile + threadIdx.x % 128 * 16);
+            const Int4Groups groups = int4_groups(*(const u32*)(tile + INT4_VALUE_BYTES + (warp % 4 * 8 + lane / 4) * 4));
+            u32 a[4][4];
+#pragma unroll
+            for (u32 i = 0; i < 2; i++) {
+                widen_int4(a[i], words.at[i], groups.of<0>());
+                widen_int4(a[i + 2], words.at[i + 2], groups.of<1>());
+            }
+#pragma unroll
+            for (u32 block = 0; block < EXPERT_ROWS / 8; block++) {
+                if (block * 8 >= count) break;
+#pragma unroll
+                for (u32 half = 0; half < 2; half++) {
+                    u32 b[4];
+                    load_matrices(b, (const bf16*)(stage.rows + place(block * 8 + lane % 8, t * 8 + half * 4 + lane / 8)));
+                    multiply(sums[block], a[half * 2], b[0], b[1]);
+                    multiply(sums[block], a[half * 2 + 1], b[2], b[3]);
+                }
+            }
         }
-        // Where scores are not numbers, lanes may differ.
-        best = __shfl_sync(~0u, best, 0);
-        if (lane == 0) picked[number] = best, preferences[best] = -INFINITE;
-        __syncwarp();
     }
-    u32* chosen = c.chosen + (size_t)row * c.slots;
-    float* weights = c.weights + (size_t)row * c.slots;
-    auto weight = [&](u32 expert) { return chances[expert] + (c.weighted_bias ? c.bias[expert] : 0.0f); };
-    for (u32 i = lane; i < c.active; i += 32) {
-        u32 place = 0;
-        for (u32 j = 0; j < c.active; j++) place += picked[j] < picked[i] || (picked[j] == picked[i] && j < i);
-        chosen[place] = picked[i];
-        preferences[place] = weight(picked[i]);
-    }
-    __syncwarp();
-    float sum = 0.0f;
-    for (u32 i = 0; c.renormalized && i < c.active; i++) sum += preferences[i];
-    for (u32 i = lane; i < c.active; i += 32)
-        weights[i] = (c.renormalized ? preferences[i] / (sum + 1e-20f) : preferences[i]) * c.scale;
-    // The shared expert comes behind the others.
-    if (c.slots > c.active && lane == 0) chosen[c.active] = c.experts, weights[c.active] = 1.0f;
-}
+};
 
-// Orders what was chosen by expert, and cuts the rows of each expert into tiles. One block does it all.
-KERNEL group(Grouping g) {
-    extern __shared__ u32 places[];
-    __shared__ u64 warps[32];
-    const u32 count = *g.present * g.slots, lane = threadIdx.x % 32;
-    for (u32 e = threadIdx.x; e < g.experts; e += blockDim.x) places[e] = 0;
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) atomicAdd(places + g.chosen[i], 1u);
-    __syncthreads();
+// Copies the slices of all that a block of threads takes, one after the other.
+template <typename Format, bool GATED> struct ExpertLoader {
+    static constexpr u32 LINES = CREW / 8;
+    const ExpertProduct& p;
+    u32 stretches, items, item, slice, count;
+    Format weights;
+    // The rows that this thread copies pieces of.
+    const u8* rows[EXPERT_ROWS / LINES];
 
-    // Rows and tiles before the experts of each thread: tiles in the upper half.
-    auto size = [&](u32 e) { return (u64)((places[e] + EXPERT_ROWS - 1) / EXPERT_ROWS) << 32 | places[e]; };
-    const u32 share = (g.experts + blockDim.x - 1) / blockDim.x;
-    const u32 begin = min(threadIdx.x * share, g.experts), end = min(begin + share, g.experts);
-    u64 own = 0;
-    u32 used = 0;
-    for (u32 e = begin; e < end; e++) own += size(e), used += places[e] > 0;
-    if (used) atomicAdd(g.used, used);
-    u64 sum = own;
-    for (u32 offset = 1; offset < 32; offset *= 2) {
-        const u64 other = __shfl_up_sync(~0u, sum, offset);
-        if (lane >= offset) sum += other;
+    DEVICE ExpertLoader(const ExpertProduct& p, u32 stretches, u32 items)
+        : p(p), stretches(stretches), items(items), item(blockIdx.x) {
+        begin();
     }
-    if (lane == 31) warps[threadIdx.x / 32] = sum;
-    __syncthreads();
-    u64 before = sum - own, all = 0;
-    for (u32 warp = 0; warp < blockDim.x / 32; warp++) {
-        if (warp < threadIdx.x / 32) before += warps[warp];
-        all += warps[warp];
-    }
-    for (u32 e = begin; e < end; e++) {
-        const u64 its = size(e);
-        const u32 rows = places[e], start = (u32)before;
-        for (u32 first = 0, at = (u32)(before >> 32); first < rows; first += EXPERT_ROWS, at++)
-            g.tiles[at] = {e, start + first, min(rows - first, (u32)EXPERT_ROWS)};
-        places[e] = start;
-        before += its;
-    }
-    for (u32 at = (u32)(all >> 32) + threadIdx.x; at < g.most_tiles; at += blockDim.x) g.tiles[at] = {0, 0, 0};
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) g.order[atomicAdd(places + g.chosen[i], 1u)] = i;
-}
 
-// Products of the rows of a tile with STRETCH rows of weights, in shared memory: [row][weight], TILE_PITCH apart. `source(i)` is the
-// input row of row i, `weight(i)` the row of weights, or ABSENT. Sums run over k in order.
-template <typename Source, typename Weight>
-DEVICE float* expert_products(const ExpertProduct& p, u32 count, Source source, Weight weight) {
-#if BF16
-    extern __shared__ __align__(16) bf16 room[];
-    bf16* stages = room + -shared_address(room) % 1024 / 2;
-    const u32 slices = (p.k + SLICE - 1) / SLICE;
-    auto stage = [&](u32 slice) { return stages + slice % STAGES * (STRETCH + TILE) * SLICE; };
-    auto load = [&](u32 slice) {
-        if (slice < slices) {
-            fetch_slice<STRETCH>(stage(slice), p.weights, p.k, slice * SLICE, weight);
-            fetch_slice<TILE>(stage(slice) + STRETCH * SLICE, p.input, p.k, slice * SLICE, source, (count + 15) / 16 * 16);
+    DEVICE void begin() {
+        slice = 0;
+        if (item >= items) return;
+        const ExpertTile tile = p.tiles[item / stretches];
+        count = tile.count;
+        weights.template begin<GATED>(p, tile.expert, item % stretches);
+#pragma unroll
+        for (u32 i = 0; i < EXPERT_ROWS / LINES; i++) {
+            const u32 row = input_row<GATED>(p, tile, min(threadIdx.x / 8 + i * LINES, count - 1));
+            rows[i] = (const u8*)(p.input + (size_t)row * p.k);
+        }
+    }
+
+    template <bool ALIGNED> DEVICE void fetch(ExpertStage<Format>& stage) {
+        weights.template fetch<ALIGNED>(stage, p, slice);
+#pragma unroll
+        for (u32 i = 0; i < EXPERT_ROWS / LINES; i++) {
+            const u32 line = threadIdx.x / 8 + i * LINES;
+            if (line >= (count + 7) / 8 * 8) break;
+#pragma unroll
+            for (u32 j = 0; j < Format::SPAN / 8; j += 8) {
+                const u32 piece = threadIdx.x % 8 + j, at = slice * Format::SPAN * 2 + piece * 16;
+                fetch_piece<ALIGNED>(stage.rows + Format::place(line, piece), rows[i] + at, (int)(p.k * 2 - at));
+            }
+        }
+    }
+
+    DEVICE void load(ExpertStage<Format>& stage) {
+        if (item < items) {
+            if (p.k % 8 == 0)
+                fetch<true>(stage);
+            else
+                fetch<false>(stage);
+            if (++slice * Format::SPAN >= p.k) item += gridDim.x, begin();
         }
         commit();
-    };
-    float sums[TILE / 8][4] = {};
-    for (u32 slice = 0; slice < STAGES - 1; slice++) load(slice);
-    for (u32 slice = 0; slice < slices; slice++) {
-        arrive<STAGES - 2>();
-        // Into the stage that was multiplied last.
-        load(slice + STAGES - 1);
-        multiply_by_warp(sums, stage(slice), stage(slice) + STRETCH * SLICE, count);
     }
-    __syncthreads();
-    float* tile = (float*)stages;
-    spread_sums(sums, tile);
-#else
-    extern __shared__ float tile[];
-    add_products(tile, p.input, p.weights, p.k, source, weight);
-#endif
-    __syncthreads();
-    return tile;
+};
+
+template <typename Format, bool GATED> DEVICE void multiply_experts(const ExpertProduct& p) {
+    extern __shared__ __align__(16) u8 expert_room[];
+    ExpertStage<Format>* stages = (ExpertStage<Format>*)expert_room;
+    constexpr u32 PIPELINE = Format::PIPELINE;
+    const u32 stretches = (p.n + STRETCH - 1) / STRETCH, items = *p.tile_count * stretches;
+    const u32 lane = threadIdx.x % 32;
+    u32 loaded = 0, stage = 0;
+    auto next = [](u32 stage) { return stage + 1 == PIPELINE ? 0 : stage + 1; };
+    ExpertLoader<Format, GATED> loader(p, stretches, items);
+    for (; loaded < PIPELINE - 1; loaded++) loader.load(stages[loaded]);
+    for (u32 item = blockIdx.x; item < items; item += gridDim.x) {
+        const ExpertTile tile = p.tiles[item / stretches];
+        float sums[EXPERT_ROWS / 8][4] = {};
+        for (u32 slice = 0; slice * Format::SPAN < p.k; slice++) {
+            await_copies<PIPELINE - 2>();
+            __syncthreads();
+            // Into the stage that was multiplied last.
+            loader.load(stages[loaded]);
+            Format::multiply_slice(sums, stages[stage], tile.count);
+            loaded = next(loaded), stage = next(stage);
+        }
+#pragma unroll
+        for (u32 i = 0; i < EXPERT_ROWS / 4; i++) {
+            const u32 row = i / 2 * 8 + lane % 4 * 2 + i % 2, line = threadIdx.x / 32 * 16 + lane / 4;
+            if (row < tile.count)
+                put_sums<Format, GATED>(p, tile, row, item % stretches, line, sums[i / 2][i % 2], sums[i / 2][2 + i % 2]);
+        }
+    }
 }
 
-// inner[slot] = silu(gate) * up of the rows of each expert. A block takes as many gates as values.
-KERNEL __launch_bounds__(CREW, 2) expert_gate_up(ExpertProduct p) {
-    const ExpertTile its = p.tiles[blockIdx.x];
-    if (its.count == 0) return;
-    const u32 width = p.n / 2, first = blockIdx.y * (STRETCH / 2);
-    __shared__ u32 rows[TILE];
-    for (u32 i = threadIdx.x; i < TILE; i += CREW) rows[i] = i < its.count ? p.order[its.first + i] / p.slots : ABSENT;
-    __syncthreads();
-    auto source = [&](u32 i) { return rows[i]; };
-    auto weight = [&](u32 i) {
-        const u32 column = first + i % (STRETCH / 2);
-        return column < width ? its.expert * p.n + i / (STRETCH / 2) * width + column : ABSENT;
-    };
-    const float* tile = expert_products(p, its.count, source, weight);
-    for (u32 index = threadIdx.x; index < its.count * (STRETCH / 2); index += CREW) {
-        const u32 row = index / (STRETCH / 2), i = index % (STRETCH / 2);
-        const float* sums = tile + row * TILE_PITCH + i;
-        if (first + i < width)
-            narrow(silu(sums[0]) * sums[STRETCH / 2], (element*)p.output + (size_t)(its.first + row) * width + first + i);
+static_assert(ElementWeights::PIPELINE * sizeof(ElementWeights::Stage) == EXPERT_SHARED, "Rust counts otherwise");
+static_assert(Fp8Weights::PIPELINE * sizeof(Fp8Weights::Stage) == EXPERT_SHARED_FP8, "Rust counts otherwise");
+static_assert(Int4Weights::PIPELINE * sizeof(Int4Weights::Stage) == EXPERT_SHARED_INT4, "Rust counts otherwise");
+
+#else
+
+struct ElementWeights : ElementRows {
+    static DEVICE float at(const ExpertProduct& p, u32 expert, u32 row, u32, u32 k) {
+        return ((const float*)p.weights)[((size_t)expert * p.n + row) * p.k + k];
     }
+};
+
+struct Fp8Weights : Fp8Rows {
+    static DEVICE float at(const ExpertProduct& p, u32 expert, u32 row, u32, u32 k) {
+        const u32 bits = p.weights[((size_t)expert * p.n + row) * p.k + k];
+        return __uint_as_float(bits >> 7 << 31 | (bits & 127) << 20) * __uint_as_float(0x7b800000);
+    }
+};
+
+struct Int4Weights : Int4Lines {
+    static DEVICE float at(const ExpertProduct& p, u32 expert, u32, u32 line, u32 k) {
+        return int4_weight(p.weights, p.k, (size_t)expert * lines(p) + line, k);
+    }
+};
+
+template <typename Format, bool GATED> DEVICE void multiply_experts(const ExpertProduct& p) {
+    extern __shared__ float tile_sums[];
+    const u32 stretches = (p.n + STRETCH - 1) / STRETCH, items = *p.tile_count * stretches;
+    for (u32 item = blockIdx.x; item < items; item += gridDim.x) {
+        const u32 stretch = item % stretches;
+        const ExpertTile tile = p.tiles[item / stretches];
+        auto input = [&](u32 i, u32 k) {
+            return i < tile.count ? p.input[(size_t)input_row<GATED>(p, tile, i) * p.k + k] : 0.0f;
+        };
+        auto weight = [&](u32 i, u32 k) {
+            const u32 row = weight_row<GATED>(p, stretch, i);
+            return row == ABSENT ? 0.0f : Format::at(p, tile.expert, row, stretch * STRETCH + i, k);
+        };
+        add_products(tile_sums, p.k, input, weight);
+        __syncthreads();
+        for (u32 index = threadIdx.x; index < tile.count * (STRETCH / 2); index += CREW) {
+            const u32 row = index / (STRETCH / 2), line = index % (STRETCH / 2) / 8 * 16 + index % 8;
+            const float* sums = tile_sums + row * TILE_PITCH + line;
+            put_sums<Format, GATED>(p, tile, row, stretch, line, sums[0], sums[8]);
+        }
+        __syncthreads();
+    }
+}
+
+#endif
+
+// inner[slot] = silu(gate) * up of the rows of each expert.
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up(ExpertProduct p) {
+    follow();
+    multiply_experts<ElementWeights, true>(p);
+}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_fp8(ExpertProduct p) {
+    follow();
+    multiply_experts<Fp8Weights, true>(p);
+}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_int4(ExpertProduct p) {
+    follow();
+    multiply_experts<Int4Weights, true>(p);
 }
 
 // output[row of the layout, number of its expert] = what the expert makes of the row.
-KERNEL __launch_bounds__(CREW, 2) expert_down(ExpertProduct p) {
-    const ExpertTile its = p.tiles[blockIdx.x];
-    if (its.count == 0) return;
-    const u32 first = blockIdx.y * STRETCH;
-    auto source = [&](u32 i) { return i < its.count ? its.first + i : ABSENT; };
-    auto weight = [&](u32 i) { return first + i < p.n ? its.expert * p.n + first + i : ABSENT; };
-    const float* tile = expert_products(p, its.count, source, weight);
-    for (u32 index = threadIdx.x; index < its.count * STRETCH; index += CREW) {
-        const u32 row = index / STRETCH, i = index % STRETCH;
-        if (first + i < p.n)
-            ((float*)p.output)[(size_t)p.order[its.first + row] * p.n + first + i] = tile[row * TILE_PITCH + i];
-    }
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down(ExpertProduct p) {
+    follow();
+    multiply_experts<ElementWeights, false>(p);
+}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_fp8(ExpertProduct p) {
+    follow();
+    multiply_experts<Fp8Weights, false>(p);
+}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_int4(ExpertProduct p) {
+    follow();
+    multiply_experts<Int4Weights, false>(p);
 }
 
-// hidden += the sum of what a row's experts make of it, weighted.
+// hidden += the sum of what a row's experts make of it, weighted, in ascending order.
 KERNEL combine(Combination c) {
+    follow();
     const u32 row = blockIdx.x;
     if (row >= *c.present) return;
     float* hidden = c.hidden + (size_t)row * c.width;

@@ -288,9 +288,10 @@ KERNEL __launch_bounds__(INT4_THREADS, 1) product_int4(Int4Product p) {
 
 #else
 
-DEVICE float int4_weight(const Int4Product& p, u32 n, u32 k) {
+// Weight k of a row, of rows of `width`.
+DEVICE float int4_weight(const u8* weights, u32 width, size_t n, u32 k) {
     const u32 row = n % INT4_TILE, its = row / 16 * 8 + row % 8, half = row % 16 / 8 * 4;
-    const u8* tile = p.weights + ((size_t)(n / INT4_TILE) * ((p.k + 63) / 64) + k / INT4_TILE) * INT4_TILE_BYTES;
+    const u8* tile = weights + (n / INT4_TILE * ((width + 63) / 64) + k / INT4_TILE) * INT4_TILE_BYTES;
     const u8 value = tile[its * 64 + k % 8 / 2 * 16 + k % INT4_TILE / 16 * 4 + k % 2 * 2 + k % 16 / 8] >> half & 15;
     const u8* group = tile + INT4_VALUE_BYTES + its * 4 + k % INT4_TILE / 32 * 2;
     return (float)((value - (group[0] >> half & 15)) * ((group[1] >> half & 15) + 1)) / 1024.0f;
@@ -302,7 +303,7 @@ KERNEL product_int4(Int4Product p) {
     const u32 m = blockIdx.y, n = blockIdx.x * blockDim.x + threadIdx.x;
     if (n >= p.n) return;
     float sum = 0.0f;
-    for (u32 k = 0; k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p, p.first + n, k);
+    for (u32 k = 0; k < p.k; k++) sum += p.input[(size_t)m * p.k + k] * int4_weight(p.weights, p.k, p.first + n, k);
     sum *= p.row_scales[n];
     const size_t at = (size_t)m * p.n + n;
     if (p.output_is_f32)

@@ -12,6 +12,7 @@ mod int4;
 mod matrices;
 mod product;
 mod projection;
+mod routing;
 mod rows;
 mod scores;
 mod source;
@@ -21,10 +22,11 @@ mod weights;
 
 pub(crate) use attention::{Attend, Geometry, Tile};
 pub(crate) use belief::{Reading, RowSpec, STRETCH, Summary};
-pub(crate) use experts::{ExpertTile, ExpertsCall, Slots, most_tiles};
+pub(crate) use experts::{ExpertsCall, Slots, expert_lines, most_tiles};
 pub(crate) use int4::SharedSums;
 pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
+pub(crate) use routing::{ExpertTile, arrivals};
 pub(crate) use rows::{Ahead, CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{
     Candidate, CollectCall, ENTROPY, ROUND_GROWTH, RankTask, Ranking, ReadState, SCORE, SPARE_LARGEST, SURPRISAL,

@@ -39,15 +39,14 @@ DEVICE void make_beliefs(const Reading& r, u32 first, u32 stretch, float* tile) 
 #define SLICE 64  // of k: 128 bytes of a row
 #define STAGES 4
 
-// Starts copying a slice of the first `rows` of ROWS rows, of which row i is row `index(i)` of the source; what is ABSENT or lies behind
-// column k becomes zero.
+// Starts copying a slice of ROWS rows, of which row i is row `index(i)` of the source; what is ABSENT or lies behind column k becomes
+// zero.
 template <u32 ROWS, typename Index>
-DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Index index, u32 rows = ROWS) {
+DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Index index) {
     const u32 piece = threadIdx.x % 8, at = column + piece * 8;
 #pragma unroll
     for (u32 i = 0; i < ROWS / (CREW / 8); i++) {
         const u32 row = threadIdx.x / 8 + i * (CREW / 8);
-        if (row >= rows) break;
         const u32 its = index(row);
         const bool there = its != ABSENT && at < k;
         const bf16* from = source + (there ? (size_t)its * k + at : 0);
@@ -57,25 +56,6 @@ DEVICE void fetch_slice(bf16* target, const bf16* source, u32 k, u32 column, Ind
                          :: "r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0));
         } else {
             for (u32 j = 0; j < 8; j++) to[j] = there && at + j < k ? from[j] : bf16{0};
-        }
-    }
-}
-
-// sums += a slice of 16 weights * a slice of the first `count` rows, for a warp.
-DEVICE void multiply_by_warp(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows, u32 count) {
-    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane % 16;
-    const u32 row = lane / 16 * 8 + lane % 8;
-#pragma unroll
-    for (int k = 0; k < SLICE / 16; k++) {
-        u32 a[4];
-        load_matrices(a, weights + swizzled(token, k * 2 + lane / 16));
-#pragma unroll
-        for (int block = 0; block < TILE / 8; block += 2) {
-            if (block * 8 >= count) continue;
-            u32 b[4];
-            load_matrices(b, rows + swizzled(block * 8 + row, k * 2 + lane / 8 % 2));
-            multiply(sums[block], a, b[0], b[1]);
-            multiply(sums[block + 1], a, b[2], b[3]);
         }
     }
 }
@@ -106,8 +86,22 @@ DEVICE void finish_slice() { await_products<1>(); }
 
 #else
 
+// sums += a slice of 16 weights * a slice of all rows, for a warp.
 DEVICE void multiply_slice(float (&sums)[TILE / 8][4], const bf16* weights, const bf16* rows) {
-    multiply_by_warp(sums, weights, rows, TILE);
+    const u32 lane = threadIdx.x % 32, token = threadIdx.x / 32 * 16 + lane % 16;
+    const u32 row = lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int k = 0; k < SLICE / 16; k++) {
+        u32 a[4];
+        load_matrices(a, weights + swizzled(token, k * 2 + lane / 16));
+#pragma unroll
+        for (int block = 0; block < TILE / 8; block += 2) {
+            u32 b[4];
+            load_matrices(b, rows + swizzled(block * 8 + row, k * 2 + lane / 8 % 2));
+            multiply(sums[block], a, b[0], b[1]);
+            multiply(sums[block + 1], a, b[2], b[3]);
+        }
+    }
 }
 
 DEVICE void finish_slice() {}
@@ -153,19 +147,17 @@ KERNEL __launch_bounds__(CREW, 2) project(Projection p) {
 
 #else
 
-// Products of a tile of rows with STRETCH rows of weights, written to [row][weight], TILE_PITCH apart: row i is row `source(i)` of the
-// input, weight i row `weight(i)`, or ABSENT. A thread computes four rows by eight weights.
-template <typename Source, typename Weight>
-DEVICE void add_products(float* tile, const float* input, const float* weights, u32 k, Source source, Weight weight) {
+// Products of a tile of rows with STRETCH rows of weights, written to [row][weight], TILE_PITCH apart: `input(i, k)` is a value of
+// row i, `weight(i, k)` one of weight i. A thread computes four rows by eight weights.
+template <typename Input, typename Weight> DEVICE void add_products(float* tile, u32 k, Input input, Weight weight) {
     __shared__ __align__(16) float rows[RUN][TILE + 4], columns[RUN][STRETCH + 4];
     const u32 my_row = threadIdx.x / 16 * 4, my_column = threadIdx.x % 16 * 8;
     float sums[4][8] = {};
     for (u32 first_k = 0; first_k < k; first_k += RUN) {
         for (u32 index = threadIdx.x; index < STRETCH * RUN; index += CREW) {
             const u32 line = index / RUN, at = first_k + index % RUN;
-            const u32 column = weight(line), row = line < TILE ? source(line) : ABSENT;
-            columns[index % RUN][line] = at < k && column != ABSENT ? weights[(size_t)column * k + at] : 0.0f;
-            if (line < TILE) rows[index % RUN][line] = at < k && row != ABSENT ? input[(size_t)row * k + at] : 0.0f;
+            columns[index % RUN][line] = at < k ? weight(line, at) : 0.0f;
+            if (line < TILE) rows[index % RUN][line] = at < k ? input(line, at) : 0.0f;
         }
         __syncthreads();
 #pragma unroll
@@ -184,9 +176,12 @@ KERNEL __launch_bounds__(CREW) project(Projection p) {
     extern __shared__ float tile[];
     const u32 first = blockIdx.x * TILE, stretch = blockIdx.y;
     if (!is_read_from(p.reading, first)) return;
-    auto token_of = [&](u32 i) { return stretch * STRETCH + i < p.reading.vocabulary ? stretch * STRETCH + i : ABSENT; };
-    auto row_of = [&](u32 i) { return first + i < p.reading.rows ? first + i : ABSENT; };
-    add_products(tile, p.input, p.weights, p.k, row_of, token_of);
+    auto input = [&](u32 i, u32 k) { return first + i < p.reading.rows ? p.input[(size_t)(first + i) * p.k + k] : 0.0f; };
+    auto weight = [&](u32 i, u32 k) {
+        const u32 token = stretch * STRETCH + i;
+        return token < p.reading.vocabulary ? p.weights[(size_t)token * p.k + k] : 0.0f;
+    };
+    add_products(tile, p.k, input, weight);
     __syncthreads();
     make_beliefs(p.reading, first, stretch, tile);
 }

@@ -1,11 +1,12 @@
 //! The text that nvrtc compiles: the shared structs and constants, then the kernels.
 
 use super::{
-    attention, belief, experts, fp8, int4, matrices, product, projection, rows, scores, structs, table, weights,
+    attention, belief, experts, fp8, int4, matrices, product, projection, routing, rows, scores, structs, table,
+    weights,
 };
 
 /// The kernels, in the order in which they need each other.
-const KERNELS: [&str; 14] = [
+const KERNELS: [&str; 15] = [
     include_str!("rows.cu"),
     include_str!("fp8.cu"),
     include_str!("product.cu"),
@@ -18,6 +19,7 @@ const KERNELS: [&str; 14] = [
     include_str!("belief.cu"),
     include_str!("truncate.cu"),
     include_str!("projection.cu"),
+    include_str!("routing.cu"),
     include_str!("experts.cu"),
     include_str!("weights.cu"),
 ];
@@ -34,6 +36,7 @@ pub(crate) fn source() -> String {
         scores::declarations(),
         belief::declarations(),
         projection::declarations(),
+        routing::declarations(),
         experts::declarations(),
         weights::declarations(),
     ];
@@ -49,7 +52,13 @@ pub(crate) fn source() -> String {
         ("PROJECTION_TILE", structs::to_u32(projection::TILE)),
         ("INT4_STAGES", structs::to_u32(int4::STAGES)),
         ("EXPERT_ROWS", structs::to_u32(experts::ROWS)),
-        ("ROUTED_ROWS", structs::to_u32(experts::ROUTED_ROWS)),
+        ("EXPERT_BLOCKS", structs::to_u32(experts::BLOCKS)),
+        ("EXPERT_SHARED", structs::to_u32(experts::SHARED[0])),
+        ("EXPERT_SHARED_FP8", structs::to_u32(experts::SHARED[1])),
+        ("EXPERT_SHARED_INT4", structs::to_u32(experts::SHARED[2])),
+        ("MOST_EXPERTS", structs::to_u32(routing::MOST_EXPERTS)),
+        ("ROUTED", structs::to_u32(routing::ROUTED)),
+        ("ROUTERS", structs::to_u32(routing::ROUTERS)),
     ];
     let constants: String = constants.map(|(name, value)| format!("#define {name} {value:#x}\n")).concat();
     let common = include_str!("common.cu");

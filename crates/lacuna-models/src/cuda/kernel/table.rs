@@ -13,12 +13,13 @@ use super::super::compile::{Variant, discard, machine_code};
 use super::super::gpu::Gpu;
 use super::attention::Attention;
 use super::belief::{Continue, Reading};
-use super::experts::{Choice, Combination, ExpertProduct, Grouping, Routing};
+use super::experts::{Combination, ExpertProduct};
 use super::fp8::Quantization;
 use super::int4::Int4Product;
 use super::matrices::Matrices;
 use super::product::{Ceiling, Comparison, Product};
 use super::projection::Projection;
+use super::routing::Routing;
 use super::rows::{Bias, Embedding, Gate, Norm, Rotation};
 use super::scores::{Collection, RankArguments};
 use super::structs::{CType, to_u32};
@@ -26,8 +27,23 @@ use super::weights::{Conversion, Noise};
 use crate::Result;
 
 /// Kernels that begin with `follow`: they may be launched before the one before them is done, so that no time passes in between.
-const FOLLOWERS: [&str; 7] =
-    ["embed", "rms_norm", "rotate", "silu_times", "product_int4", "attention", "attention_with_mass"];
+const FOLLOWERS: [&str; 15] = [
+    "embed",
+    "rms_norm",
+    "rotate",
+    "silu_times",
+    "product_int4",
+    "attention",
+    "attention_with_mass",
+    "route",
+    "expert_gate_up",
+    "expert_gate_up_fp8",
+    "expert_gate_up_int4",
+    "expert_down",
+    "expert_down_fp8",
+    "expert_down_int4",
+    "combine",
+];
 
 /// A kernel that takes an `A`.
 pub(super) struct Kernel<A> {
@@ -145,10 +161,12 @@ kernels! {
     rank: RankArguments,
     project: Projection,
     route: Routing,
-    choose: Choice,
-    group: Grouping,
     expert_gate_up: ExpertProduct,
+    expert_gate_up_fp8: ExpertProduct,
+    expert_gate_up_int4: ExpertProduct,
     expert_down: ExpertProduct,
+    expert_down_fp8: ExpertProduct,
+    expert_down_int4: ExpertProduct,
     combine: Combination,
     guide: Reading,
     conclude: Reading,
@@ -209,8 +227,7 @@ impl Kernels {
         self.functions.product_int4.allow_shared(super::int4::shared(self.variant))?;
         let shared = super::projection::shared(self.variant.bf16);
         self.functions.project.allow_shared(shared)?;
-        self.functions.expert_gate_up.allow_shared(shared)?;
-        self.functions.expert_down.allow_shared(shared)
+        self.allow_experts()
     }
 }
 

@@ -16,9 +16,12 @@ DEVICE u32 swizzled(u32 row, u32 piece) { return row * 64 + (piece ^ row % 8) * 
 
 DEVICE void commit() { asm volatile("cp.async.commit_group;"); }
 
-// Waits until all but the last `PENDING` groups of copies have arrived for the whole block, and all of it is here.
+// Waits until all but the last `PENDING` groups of this thread's copies have arrived.
+template <int PENDING> DEVICE void await_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }
+
+// The same for the whole block, and until all of it is here.
 template <int PENDING> DEVICE void arrive() {
-    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+    await_copies<PENDING>();
 #if HOPPER
     // Products read shared memory by another way than the copies wrote it.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -28,7 +31,7 @@ template <int PENDING> DEVICE void arrive() {
 
 // The same for one of the teams of four warps that a block has.
 template <int PENDING> DEVICE void arrive_team(u32 team) {
-    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+    await_copies<PENDING>();
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
