@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::arrays::{floats, tokens};
 use crate::errors::{Error, raise};
-use crate::numbers::{position, token, whole};
+use crate::numbers::{position, several, token, whole};
 use crate::options::request;
 use crate::pool::{Pool, SHARED};
 use crate::prompt::PromptStyle;
@@ -81,6 +81,9 @@ pub(crate) struct Seen {
     logits: Py<PyAny>,
     /// For every layer float32 [length]: the dependency score of each position, 0 where there is no mask.
     dependency: Vec<Py<PyAny>>,
+    /// float32 [length, length]: the attention that each position (row) pays to each (column), averaged over the heads of the layers
+    /// asked for; None if none were.
+    attention: Option<Py<PyAny>>,
 }
 
 impl Model {
@@ -493,30 +496,41 @@ impl Model {
         Ok(targets.iter().map(|targets| read.by_ref().take(targets.len()).collect()).collect())
     }
 
-    /// One forward pass over a canvas: its logits, and the dependency scores of every layer.
-    fn probe(&self, py: Python<'_>, tokens: Bound<'_, PyAny>) -> PyResult<Seen> {
-        Ok(self.probe_batch(py, vec![tokens])?.remove(0))
+    /// One forward pass over a canvas: its logits, the dependency scores of every layer, and the attention of the layer or the
+    /// layers that `attention` names, averaged.
+    #[pyo3(signature = (tokens, *, attention = None))]
+    fn probe(&self, tokens: Bound<'_, PyAny>, attention: Option<&Bound<'_, PyAny>>) -> PyResult<Seen> {
+        Ok(self.probe_batch(tokens.py(), vec![tokens], attention)?.remove(0))
     }
 
     /// `probe` of several canvases, which may differ in length, in one forward pass.
-    fn probe_batch(&self, py: Python<'_>, canvases: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Seen>> {
+    #[pyo3(signature = (canvases, *, attention = None))]
+    fn probe_batch(
+        &self,
+        py: Python<'_>,
+        canvases: Vec<Bound<'_, PyAny>>,
+        attention: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<Seen>> {
         let canvases: Vec<Vec<Token>> = canvases.iter().map(tokens).collect::<PyResult<_>>()?;
+        let named = attention.map_or_else(|| Ok(Vec::new()), |named| several("attention", named))?;
         if canvases.is_empty() {
             return Ok(Vec::new());
         }
-        let attention: Vec<AttentionSource> =
+        let sources: Vec<AttentionSource> =
             (0..self.description.layers).map(|layer| AttentionSource { layer, heads: Vec::new() }).collect();
         let seen = self.ask(py, |predictor| -> lacuna::Result<Vec<_>> {
-            let view = |tokens| View { tokens, attention: &attention, ..View::default() };
+            let view = |tokens| View { tokens, attention: &sources, matrix: &named, ..View::default() };
             let seen = predictor.observe(&canvases.iter().map(|tokens| view(tokens)).collect::<Vec<_>>())?;
-            let logits = |(number, seen): (usize, Observation)| Ok((predictor.logits(number)?, seen.dependency));
+            let logits = |(number, seen): (usize, Observation)| Ok((predictor.logits(number)?, seen));
             seen.into_iter().enumerate().map(logits).collect()
         })?;
-        let seen = seen.map_err(raise)?.into_iter().map(|(logits, dependency)| {
-            let shape = vec![logits.len(), self.description.vocabulary];
-            let dependency = dependency.iter().map(|scores| floats(py, scores, vec![scores.len()]));
+        let seen = seen.map_err(raise)?.into_iter().map(|(logits, Observation { dependency, matrix, .. })| {
+            let length = logits.len();
+            let dependency = dependency.iter().map(|scores| floats(py, scores, vec![length]));
             let dependency = dependency.collect::<PyResult<_>>()?;
-            Ok(Seen { logits: floats(py, &logits.concat(), shape)?, dependency })
+            let attention = (!named.is_empty()).then(|| floats(py, &matrix, vec![length, length])).transpose()?;
+            let logits = floats(py, &logits.concat(), vec![length, self.description.vocabulary])?;
+            Ok(Seen { logits, dependency, attention })
         });
         seen.collect()
     }

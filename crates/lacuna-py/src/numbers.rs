@@ -20,3 +20,10 @@ pub(crate) fn token(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Token> {
 pub(crate) fn position(given: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(whole("a position", given, 0..=u64::from(Token::MAX))? as usize)
 }
+
+/// Whole numbers, of which one may stand alone.
+pub(crate) fn several(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let listed: Vec<Bound<'_, PyAny>> =
+        given.py().import("lacunalm.checks")?.call_method1("several", (given,))?.extract()?;
+    listed.iter().map(|one| Ok(whole(name, one, 0..=u64::from(u32::MAX))? as usize)).collect()
+}

@@ -179,6 +179,25 @@ class Probe(EngineCase):
             self.assertEqual(scores[:-4], [0.0] * (len(tokens) - 4))
             self.assertTrue(all(0 < score < 1 for score in scores[-4:]))
 
+    def test_attention_to_what_is_unmasked_is_the_dependency_score(self):
+        tokens = self.model.encode(PROMPT) + [self.model.mask_token] * 4
+        last = self.model.layers - 1
+        matrices = {}
+        for layer in (0, last):
+            seen = self.model.probe(tokens, attention=layer)
+            self.assertEqual((seen.attention.shape, seen.attention.format), ((len(tokens),) * 2, "f"))
+            matrices[layer] = rows = seen.attention.tolist()
+            for at, score in list(enumerate(seen.dependency[layer]))[-4:]:
+                self.assertAlmostEqual(sum(rows[at]), 1, places=3)
+                self.assertAlmostEqual(sum(rows[at][:-4]), score, places=3)
+        both = self.model.probe_batch([tokens], attention=[0, last])[0].attention.tolist()
+        self.assertAlmostEqual(both[5][3], (matrices[0][5][3] + matrices[last][5][3]) / 2, places=5)
+        self.assertIsNone(self.model.probe(tokens).attention)
+        with self.assertRaisesRegex(ValueError, "layer"):
+            self.model.probe(tokens, attention=self.model.layers)
+        with self.assertRaisesRegex(TypeError, "attention must be a whole number"):
+            self.model.probe(tokens, attention="all")
+
     def test_a_batch_is_seen_as_each_canvas_alone(self):
         mask = self.model.mask_token
         canvases = [self.model.encode(PROMPT) + [mask] * 4, [1, 2, mask]]

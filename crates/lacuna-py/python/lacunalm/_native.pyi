@@ -255,10 +255,11 @@ class Model:
         The canvases share a forward pass.
         """
 
-    def probe(self, tokens: Any) -> Seen:
-        """One forward pass over a canvas: its logits, and the dependency scores of every layer."""
+    def probe(self, tokens: Any, *, attention: int | Sequence[int] | None = None) -> Seen:
+        """One forward pass over a canvas: its logits, the dependency scores of every layer, and the attention of the layer or the
+        layers that `attention` names, averaged."""
 
-    def probe_batch(self, canvases: Sequence[Any]) -> list[Seen]:
+    def probe_batch(self, canvases: Sequence[Any], *, attention: int | Sequence[int] | None = None) -> list[Seen]:
         """`probe` of several canvases, which may differ in length, in one forward pass."""
 
     def encode(self, text: str) -> list[int]:
@@ -316,6 +317,11 @@ class Seen:
     @property
     def dependency(self) -> list[memoryview]:
         """For every layer float32 [length]: the dependency score of each position, 0 where there is no mask."""
+
+    @property
+    def attention(self) -> memoryview | None:
+        """float32 [length, length]: the attention that each position (row) pays to each (column), averaged over the heads of the
+        layers asked for; None if none were."""
 
 @final
 class Commit:
