@@ -164,8 +164,11 @@ impl<'a> Computation<'a> {
 
     /// The weights that are read after a block's attention.
     fn behind_attention(&self, block: &Block, rows: usize) -> [Ahead; 2] {
-        let network = block.network.as_ref().map(|network| network.gate_up.all());
-        [ahead(rows, Some(block.output.all())), ahead(rows, network)]
+        let then = match &block.experts {
+            Some(experts) if rows <= FEW_ROWS => Ahead::of(experts.router.all()),
+            _ => ahead(rows, block.gate_up_of_all()),
+        };
+        [ahead(rows, Some(block.output.all())), then]
     }
 
     /// Attention of all rows.
@@ -206,7 +209,7 @@ impl<'a> Computation<'a> {
             self.machine.kernels.add_bias(hidden, count, bias.all())?;
         }
         let network = block.network.as_ref();
-        let gate_up = ahead(count, network.map(|network| network.gate_up.all()));
+        let gate_up = ahead(count, block.gate_up_of_all());
         // Routers and experts take elements whatever the precision of the other products.
         let normalized = if block.experts.is_some() { Operand::Elements(activations.input.all()) } else { input };
         self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, normalized, gate_up)?;

@@ -21,11 +21,27 @@ DEVICE u32 ordered(float x) {
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-// Four neighbours of a row; zero behind its end.
-template <typename T> DEVICE float4 four_of(const T* row, u32 at, u32 width) {
-    if (width % 4 == 0) return widen4(row + at);
+// Four neighbours of a row. If it is not of a WHOLE number of these, it ends with zeros.
+template <bool WHOLE, typename T> DEVICE float4 four_of(const T* row, u32 at, u32 width) {
+    if (WHOLE) return widen4(row + at);
     auto value = [&](u32 i) { return at + i < width ? widen(row[at + i]) : 0.0f; };
     return make_float4(value(0), value(1), value(2), value(3));
+}
+
+// sums[row][expert] += what this thread takes of k.
+template <bool WHOLE>
+DEVICE void add_scores(float (&sums)[ROUTED * ROUTED], const element* const (&rows)[ROUTED], const float* const (&experts)[ROUTED], u32 width) {
+#pragma unroll 2
+    for (u32 at = threadIdx.x * 4; at < width; at += ROUTERS * 4) {
+        float4 x[ROUTED], w[ROUTED];
+#pragma unroll
+        for (u32 i = 0; i < ROUTED; i++) w[i] = four_of<WHOLE>(experts[i], at, width), x[i] = four_of<WHOLE>(rows[i], at, width);
+#pragma unroll
+        for (u32 j = 0; j < ROUTED; j++)
+#pragma unroll
+            for (u32 i = 0; i < ROUTED; i++)
+                sums[j * ROUTED + i] += x[j].x * w[i].x + x[j].y * w[i].y + x[j].z * w[i].z + x[j].w * w[i].w;
+    }
 }
 
 // Scores of ROUTED rows for ROUTED experts. A thread takes some of k for all of them.
@@ -42,18 +58,10 @@ DEVICE void score(const Routing& r, u32 first_row, u32 first_expert, u32 present
         rows[i] = r.input + (size_t)min(first_row + i, present - 1) * r.width;
     }
     float sums[SUMS] = {};
-    for (u32 at = threadIdx.x * 4; at < r.width; at += ROUTERS * 4) {
-        float4 w[ROUTED];
-#pragma unroll
-        for (u32 i = 0; i < ROUTED; i++) w[i] = four_of(experts[i], at, r.width);
-#pragma unroll
-        for (u32 j = 0; j < ROUTED; j++) {
-            const float4 x = four_of(rows[j], at, r.width);
-#pragma unroll
-            for (u32 i = 0; i < ROUTED; i++)
-                sums[j * ROUTED + i] += x.x * w[i].x + x.y * w[i].y + x.z * w[i].z + x.w * w[i].w;
-        }
-    }
+    if (r.width % 4 == 0)
+        add_scores<true>(sums, rows, experts, r.width);
+    else
+        add_scores<false>(sums, rows, experts, r.width);
     // Lanes exchange halves of what they have, until each has two sums over its warp: 2 * lane and the next.
 #pragma unroll
     for (u32 half = SUMS / 2; half > 1; half /= 2) {

@@ -98,6 +98,14 @@ c_structs! {
     }
 }
 
+impl Ahead {
+    /// All of a slice.
+    pub(crate) fn of(slice: DeviceSlice<'_, f32>) -> Self {
+        // Sixteen bytes at a time.
+        Self { first: In::at(slice.address()), bytes: (slice.len() / 4 * 16) as u64 }
+    }
+}
+
 /// Threads of a block that works on a row of `width` values, four at a time each.
 fn threads(width: usize) -> usize {
     width.div_ceil(4).next_multiple_of(32).min(256)
