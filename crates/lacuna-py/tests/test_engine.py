@@ -291,7 +291,7 @@ class Misuse(EngineCase):
             (ValueError, "each message must be", lambda: generate([{"role": "user"}])),
             (ValueError, "raw leaves out the chat template", lambda: generate(PROMPT, system="Be brief.", raw=True)),
             (ValueError, "batch is 0", lambda: generate([PROMPT], batch=0)),
-            (TypeError, "a prompt is text, a list .* but this is a <class 'int'>", lambda: generate(3)),
+            (TypeError, "a prompt is text, a list .* but this is of type int", lambda: generate(3)),
             (TypeError, "a prompt is text", lambda: generate(None)),
             (TypeError, "a prompt is text", lambda: generate({"role": "user", "content": PROMPT})),
             (TypeError, "a prompt is text", lambda: generate([PROMPT, 3])),

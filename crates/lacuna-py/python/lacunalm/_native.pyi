@@ -320,8 +320,8 @@ class Seen:
 
     @property
     def attention(self) -> memoryview | None:
-        """float32 [length, length]: the attention that each position (row) pays to each (column), averaged over the heads of the
-        layers asked for; None if none were."""
+        """float32 [length, length]: the attention that each position (row) pays to each (column), averaged over the heads of the layers
+        asked for; None if none were."""
 
 @final
 class Commit:
