@@ -76,19 +76,15 @@ DEVICE float exp2_fast(float x) {
     return y;
 }
 
-// RING stages of values and one more of keys are copied ahead. Where blocks have multiprocessors for themselves, four more warps copy
-// (CREW) while four compute.
-template <bool MASS, u32 RING, bool CREW> DEVICE void attend(const Attention& a) {
-    static_assert(!(MASS && CREW));
+template <bool MASS> DEVICE void attend(const Attention& a) {
     extern __shared__ __align__(16) bf16 shared[];
     __shared__ float open[KEYS];
     const Tile tile = a.tiles[blockIdx.x];
     if (tile.count == 0) return;
     // The permutation counts from multiples of 1024 bytes.
     bf16* queries = shared + (WARP_GROUP ? -shared_address(shared) % 1024 / 2 : 0);
-    bf16* keys = queries + STAGE;
-    bf16* values = keys + (RING + 1) * STAGE;
-    const bool copies = !CREW || threadIdx.x >= WARPS * 32, computes = !CREW || threadIdx.x < WARPS * 32;
+    bf16* keys = queries + STAGE;  // two stages
+    bf16* values = keys + 2 * STAGE;
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
     const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
     const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
@@ -96,21 +92,9 @@ template <bool MASS, u32 RING, bool CREW> DEVICE void attend(const Attention& a)
     const Reach reach = reach_of(a, tile);
     const u32 steps = (reach.end + KEYS - 1) / KEYS;
 
-    auto fetch_keys = [&](u32 step) {
-        if (copies && step < steps) fetch(keys + step % (RING + 1) * STAGE, seen.keys, seen.stride, step * KEYS, reach.end);
-        commit();
-    };
-    auto fetch_values = [&](u32 step) {
-        if (copies && step < steps) fetch(values + step % RING * STAGE, seen.values, seen.stride, step * KEYS, reach.end);
-        commit();
-    };
-    if (copies)
-        fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    fetch_keys(0);
-    for (u32 step = 0; step + 1 < RING; step++) {
-        fetch_values(step);
-        fetch_keys(step + 1);
-    }
+    fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
+    fetch(keys, seen.keys, seen.stride, 0, reach.end);
+    commit();
 
     const Sight sights[2] = {sight_of(a, tile, row), sight_of(a, tile, row + 8)};
     const float factor = a.scale * LOG2_E;
@@ -120,13 +104,12 @@ template <bool MASS, u32 RING, bool CREW> DEVICE void attend(const Attention& a)
 
     for (u32 step = 0; step < steps; step++) {
         const u32 first = step * KEYS;
-        arrive<2 * RING - 2>();
-        fetch_values(step + RING - 1);
-        fetch_keys(step + RING);
-        if (!computes) {
-            arrive<2 * RING - 1>();
-            continue;
-        }
+        arrive<0>();
+        fetch(values, seen.values, seen.stride, first, reach.end);
+        commit();
+        if (step + 1 < steps)
+            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, reach.end);
+        commit();
         if (MASS && threadIdx.x < KEYS) {
             u32 key = first + threadIdx.x;
             open[threadIdx.x] = key < reach.end ? a.open[tile.open_start + key] : 0.0f;
@@ -135,7 +118,7 @@ template <bool MASS, u32 RING, bool CREW> DEVICE void attend(const Attention& a)
 
         if (step == 0) query = load_query(queries);
         float scores[KEYS / 8][4];
-        score(scores, query, queries, keys + step % (RING + 1) * STAGE);
+        score(scores, query, queries, keys + step % 2 * STAGE);
         if (first + KEYS > reach.all) {
 #pragma unroll
             for (int block = 0; block < KEYS / 8; block++)
@@ -181,10 +164,9 @@ template <bool MASS, u32 RING, bool CREW> DEVICE void attend(const Attention& a)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 weights[k][i] = pack(scores[2 * k + i / 2][i % 2 * 2], scores[2 * k + i / 2][i % 2 * 2 + 1]);
-        arrive<2 * RING - 1>();
-        mix(mixed, weights, values + step % RING * STAGE);
+        arrive<1>();
+        mix(mixed, weights, values);
     }
-    if (!computes) return;
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -211,19 +193,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Atte
     look_ahead(a.ahead);
     look_ahead(a.then);
     follow();
-    attend<false, 1, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(2 * WARPS * 32, 1) attention_with_crew(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
-    follow();
-    attend<false, ATTENTION_RING, true>(a);
+    attend<false>(a);
 }
 extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) {
     look_ahead(a.ahead);
     look_ahead(a.then);
     follow();
-    attend<true, 1, false>(a);
+    attend<true>(a);
 }
 
 #else
@@ -301,12 +277,6 @@ DEVICE void attend(const Attention& a) {
 }
 
 KERNEL attention(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
-    follow();
-    attend(a);
-}
-KERNEL attention_with_crew(Attention a) {
     look_ahead(a.ahead);
     look_ahead(a.then);
     follow();

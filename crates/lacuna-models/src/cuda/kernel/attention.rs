@@ -68,11 +68,6 @@ c_structs! {
 /// Keys that the bf16 kernel takes at a time.
 const KEYS: usize = 64;
 
-/// Stages of values that blocks copy ahead where they have multiprocessors for themselves.
-pub(super) const RING: usize = 5;
-/// Most bytes of shared memory of a block on Hopper.
-const MOST_SHARED: usize = 227 << 10;
-
 /// Launch geometry of the attention kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
@@ -87,23 +82,12 @@ impl Geometry {
     pub(crate) fn of(variant: Variant) -> Self {
         let head_size = variant.head_size;
         if variant.bf16 {
-            Self { tile: 64, threads: 128, shared: stages(head_size, 1) }
+            // Queries, two stages of keys, and values; rows lie an odd number of 16-byte pieces apart.
+            Self { tile: 64, threads: 128, shared: 4 * KEYS * ((2 * head_size.div_ceil(16)) | 1) * 16 }
         } else {
             Self { tile: 16, threads: 256, shared: (2 * 32 * (head_size + 1) + 8 * head_size) * 4 }
         }
     }
-
-    /// That of blocks with warps that only copy, on Hopper, if there is room.
-    pub(super) fn with_crew(variant: Variant) -> Option<Self> {
-        let shared = stages(variant.head_size, RING);
-        let there = variant.bf16 && variant.architecture == 90 && shared <= MOST_SHARED;
-        there.then_some(Self { tile: 64, threads: 256, shared })
-    }
-}
-
-/// Bytes of queries, of `ring` stages of values, and of one more of keys; rows lie an odd number of 16-byte pieces apart.
-fn stages(head_size: usize, ring: usize) -> usize {
-    (2 * ring + 2) * KEYS * ((2 * head_size.div_ceil(16)) | 1) * 16
 }
 
 /// Operands of attention.
@@ -166,12 +150,11 @@ impl Kernels {
             key_value_heads: to_u32(call.key_value_heads),
             scale: 1.0 / (head_size as f32).sqrt(),
         };
-        let few = call.tiles.len() * call.heads <= self.gpu.multiprocessors();
-        let (kernel, Geometry { threads, shared, .. }) = match (call.mass, Geometry::with_crew(self.variant)) {
-            (None, Some(geometry)) if few => (&self.functions.attention_with_crew, geometry),
-            (None, _) => (&self.functions.attention, Geometry::of(self.variant)),
-            (Some(_), _) => (&self.functions.attention_with_mass, Geometry::of(self.variant)),
+        let kernel = match call.mass {
+            None => &self.functions.attention,
+            Some(_) => &self.functions.attention_with_mass,
         };
+        let Geometry { threads, shared, .. } = Geometry::of(self.variant);
         let grid = Grid { blocks: [call.tiles.len(), call.heads], threads, shared };
         // SAFETY: rows are where the assertions say; for tiles and keys the caller promises it.
         unsafe { kernel.launch(&self.gpu, grid, &argument) }

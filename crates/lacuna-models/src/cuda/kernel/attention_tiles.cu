@@ -33,7 +33,7 @@ DEVICE u32 placed(u32 row, u32 column) {
 DEVICE void fetch(bf16* target, const bf16* source, u32 stride, u32 first, u32 end) {
 #if HEAD_SIZE % 8 == 0
 #pragma unroll
-    for (u32 piece = threadIdx.x % (WARPS * 32); piece < KEYS * (DEPTH / 8); piece += WARPS * 32) {
+    for (u32 piece = threadIdx.x; piece < KEYS * (DEPTH / 8); piece += WARPS * 32) {
         const u32 row = piece / (DEPTH / 8), column = piece % (DEPTH / 8) * 8;
         const bool there = first + row < end && column < HEAD_SIZE;
         const bf16* from = source + (there ? (size_t)(first + row) * stride + column : 0);
@@ -41,7 +41,7 @@ DEVICE void fetch(bf16* target, const bf16* source, u32 stride, u32 first, u32 e
                      :: "r"(shared_address(target + placed(row, column))), "l"(from), "r"(there ? 16 : 0));
     }
 #else
-    for (u32 index = threadIdx.x % (WARPS * 32); index < KEYS * DEPTH; index += WARPS * 32) {
+    for (u32 index = threadIdx.x; index < KEYS * DEPTH; index += WARPS * 32) {
         const u32 row = index / DEPTH, column = index % DEPTH;
         const bool there = first + row < end && column < HEAD_SIZE;
         target[placed(row, column)] = there ? source[(size_t)(first + row) * stride + column] : bf16{0};

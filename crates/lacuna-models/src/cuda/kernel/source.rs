@@ -50,7 +50,6 @@ pub(crate) fn source() -> String {
         ("ROUND_GROWTH", structs::to_u32(scores::ROUND_GROWTH)),
         ("PRODUCT_TILE", structs::to_u32(product::TILE)),
         ("PROJECTION_TILE", structs::to_u32(projection::TILE)),
-        ("ATTENTION_RING", structs::to_u32(attention::RING)),
         ("INT4_STAGES", structs::to_u32(int4::STAGES)),
         ("EXPERT_ROWS", structs::to_u32(experts::ROWS)),
         ("EXPERT_BLOCKS", structs::to_u32(experts::BLOCKS)),

@@ -27,14 +27,13 @@ use super::weights::{Conversion, Noise};
 use crate::Result;
 
 /// Kernels that begin with `follow`: they may be launched before the one before them is done, so that no time passes in between.
-const FOLLOWERS: [&str; 16] = [
+const FOLLOWERS: [&str; 15] = [
     "embed",
     "rms_norm",
     "rotate",
     "silu_times",
     "product_int4",
     "attention",
-    "attention_with_crew",
     "attention_with_mass",
     "route",
     "expert_gate_up",
@@ -156,7 +155,6 @@ kernels! {
     compare: Comparison,
     ceiling: Ceiling,
     attention: Attention,
-    attention_with_crew: Attention,
     attention_with_mass: Attention,
     add_attention: Matrices,
     collect: Collection,
@@ -225,9 +223,6 @@ impl Kernels {
     fn allow_shared(&self) -> Result<()> {
         for kernel in [&self.functions.attention, &self.functions.attention_with_mass] {
             kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
-        }
-        if let Some(geometry) = super::attention::Geometry::with_crew(self.variant) {
-            self.functions.attention_with_crew.allow_shared(geometry.shared)?;
         }
         self.functions.product_int4.allow_shared(super::int4::shared(self.variant))?;
         let shared = super::projection::shared(self.variant.bf16);
