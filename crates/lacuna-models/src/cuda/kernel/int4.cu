@@ -93,42 +93,46 @@ DEVICE void narrow(float4 x, element* y) { narrow4(x, y); }
 
 #define INT4_PITCH(tiles) ((tiles) * INT4_TILE + 4)  // from one row of sums to the next: so that a warp uses all banks
 
-// Adds up the sums of all teams, and of all blocks of threads that share them, and writes them. A thread takes a V of neighbouring columns at a time.
-template <u32 ROWS, u32 TILES, typename V>
-DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32 first_tile, u32 first_m) {
+// A place of an output, and of its sums.
+struct Int4Place {
+    u32 row, column, n;
+    size_t at;
+    bool there;
+};
+
+// Writes the values of all places of a block, a V of neighbouring columns at a time. Everything that TURNS of them need is read before the first is written.
+template <u32 ROWS, u32 TILES, typename V, typename Value, typename Write>
+DEVICE void for_each_place(const Int4Product& p, u32 first_tile, u32 first_m, Value value, Write write) {
     constexpr u32 WIDTH = sizeof(V) / sizeof(float), COLUMNS = TILES * INT4_TILE / WIDTH;
     constexpr u32 TURNS = (ROWS * TILES * INT4_TILE / 4 + INT4_THREADS - 1) / INT4_THREADS;
-    struct Place {
-        u32 row, column, n;
-        size_t at;
-        bool there;
-    };
-    // Everything that TURNS places need is read before the first is written.
-    auto for_each = [&](auto value, auto write) {
-        for (u32 begin = threadIdx.x; begin < ROWS * COLUMNS; begin += TURNS * INT4_THREADS) {
-            Place places[TURNS];
-            V values[TURNS];
+    for (u32 begin = threadIdx.x; begin < ROWS * COLUMNS; begin += TURNS * INT4_THREADS) {
+        Int4Place places[TURNS];
+        V values[TURNS];
 #pragma unroll
-            for (u32 i = 0; i < TURNS; i++) {
-                const u32 index = begin + i * INT4_THREADS, row = index / COLUMNS % ROWS, column = index % COLUMNS * WIDTH;
-                const u32 m = first_m + row, n = first_tile * INT4_TILE + column - p.first;
-                const bool there = index < ROWS * COLUMNS && m < p.m && n < p.n;
-                places[i] = {row, column, there ? n : 0, there ? (size_t)m * p.n + n : 0, there};
-                values[i] = value(places[i]);
-            }
-#pragma unroll
-            for (u32 i = 0; i < TURNS; i++)
-                if (places[i].there) write(places[i].at, values[i]);
+        for (u32 i = 0; i < TURNS; i++) {
+            const u32 index = begin + i * INT4_THREADS, row = index / COLUMNS % ROWS, column = index % COLUMNS * WIDTH;
+            const u32 m = first_m + row, n = first_tile * INT4_TILE + column - p.first;
+            const bool there = index < ROWS * COLUMNS && m < p.m && n < p.n;
+            places[i] = {row, column, there ? n : 0, there ? (size_t)m * p.n + n : 0, there};
+            values[i] = value(places[i]);
         }
-    };
-    auto of_teams = [&](const Place& place) {
+#pragma unroll
+        for (u32 i = 0; i < TURNS; i++)
+            if (places[i].there) write(places[i].at, values[i]);
+    }
+}
+
+// Adds up the sums of all teams, and of all blocks of threads that share them, and writes them.
+template <u32 ROWS, u32 TILES, typename V>
+DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32 first_tile, u32 first_m) {
+    auto of_teams = [&](const Int4Place& place) {
         auto of = [&](u32 team) { return *(const V*)(parts + (team * ROWS + place.row) * INT4_PITCH(TILES) + place.column); };
         V all = of(0);
 #pragma unroll
         for (u32 team = 1; team < INT4_TEAMS; team++) all = sum(all, of(team));
         return all;
     };
-    auto finished = [&](const Place& place, V all) {
+    auto finished = [&](const Int4Place& place, V all) {
         all = scaled(all, *(const V*)(p.row_scales + place.n));
         return p.add ? sum(*(const V*)((const float*)p.output + place.at), all) : all;
     };
@@ -139,11 +143,13 @@ DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32
             narrow(all, (element*)p.output + at);
     };
     if (p.splits == 1) {
-        for_each([&](const Place& place) { return finished(place, of_teams(place)); }, put);
+        auto whole = [&](const Int4Place& place) { return finished(place, of_teams(place)); };
+        for_each_place<ROWS, TILES, V>(p, first_tile, first_m, whole, put);
         return;
     }
     const size_t size = (size_t)p.m * p.n;
-    for_each(of_teams, [&](size_t at, V all) { *(V*)(p.parts + split * size + at) = all; });
+    auto keep = [&](size_t at, V all) { *(V*)(p.parts + split * size + at) = all; };
+    for_each_place<ROWS, TILES, V>(p, first_tile, first_m, of_teams, keep);
     // The last of the blocks that share sums adds them up.
     __threadfence();
     __syncthreads();
@@ -153,7 +159,7 @@ DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32
     __syncthreads();
     if (*order != p.splits - 1) return;
     __threadfence();
-    auto of_blocks = [&](const Place& place) {
+    auto of_blocks = [&](const Int4Place& place) {
         auto of = [&](u32 split) { return __ldcg((const V*)(p.parts + min(split, p.splits - 1) * size + place.at)); };
         const V parts[INT4_MOST_SPLITS] = {of(0), of(1), of(2), of(3)};
         V all = parts[0];
@@ -162,7 +168,7 @@ DEVICE void finish_int4(const Int4Product& p, const float* parts, u32 split, u32
             if (split < p.splits) all = sum(all, parts[split]);
         return finished(place, all);
     };
-    for_each(of_blocks, put);
+    for_each_place<ROWS, TILES, V>(p, first_tile, first_m, of_blocks, put);
     if (threadIdx.x == 0) *arrived = 0;
 }
 

@@ -69,26 +69,30 @@ KERNEL rms_norm(Norm n) {
         return;
     }
     float4 x[KEPT], weights[KEPT];
-    auto for_each = [&](auto work) {
+    const u32 first = threadIdx.x * 4, apart = blockDim.x * 4;
 #pragma unroll
-        for (u32 j = 0; j < KEPT; j++) {
-            const u32 i = (threadIdx.x + j * blockDim.x) * 4;
-            if (i < n.width) work(i, x[j], weights[j]);
-        }
-    };
-    for_each([&](u32 i, float4&, float4& weight) { weight = widen4(n.weight + i); });
+    for (u32 j = 0; j < KEPT; j++)
+        if (first + j * apart < n.width) weights[j] = widen4(n.weight + first + j * apart);
     follow();
     const float* row = row_of(n);
-    for_each([&](u32 i, float4& x, float4&) { x = widen4(row + i); });
+#pragma unroll
+    for (u32 j = 0; j < KEPT; j++)
+        if (first + j * apart < n.width) x[j] = widen4(row + first + j * apart);
     float squares = 0.0f;
-    for_each([&](u32 i, float4& x, float4&) {
-        squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
-        if (n.copy) narrow4(x, n.copy + (size_t)blockIdx.x * n.width + i);
-    });
+#pragma unroll
+    for (u32 j = 0; j < KEPT; j++) {
+        if (first + j * apart >= n.width) continue;
+        squares += x[j].x * x[j].x + x[j].y * x[j].y + x[j].z * x[j].z + x[j].w * x[j].w;
+        if (n.copy) narrow4(x[j], n.copy + (size_t)blockIdx.x * n.width + first + j * apart);
+    }
     const float scale = scale_of(n, squares);
-    for_each([&](u32 i, float4& x, float4& w) {
-        narrow4(make_float4(x.x * scale * w.x, x.y * scale * w.y, x.z * scale * w.z, x.w * scale * w.w), output + i);
-    });
+#pragma unroll
+    for (u32 j = 0; j < KEPT; j++) {
+        if (first + j * apart >= n.width) continue;
+        const float4 w = weights[j];
+        narrow4(make_float4(x[j].x * scale * w.x, x[j].y * scale * w.y, x[j].z * scale * w.z, x[j].w * scale * w.w),
+                output + first + j * apart);
+    }
 }
 
 // The bias, the norm of each head, then the rotary embedding in the "rotate half" convention, and the KV cache. A warp takes a head; a lane takes
