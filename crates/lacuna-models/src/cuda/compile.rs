@@ -79,7 +79,7 @@ unsafe fn cubin(program: sys::nvrtcProgram) -> std::result::Result<Vec<u8>, resu
     }
 }
 
-fn options(variant: Variant) -> [String; 4] {
+fn options(variant: Variant) -> [String; 5] {
     let Variant { architecture, head_size, bf16 } = variant;
     // wgmma exists only in code for exactly this architecture.
     let exact = if architecture == 90 { "a" } else { "" };
@@ -88,6 +88,8 @@ fn options(variant: Variant) -> [String; 4] {
         format!("--define-macro=HEAD_SIZE={head_size}"),
         format!("--define-macro=BF16={}", i32::from(bf16)),
         "--std=c++17".to_string(),
+        // Lambdas that are templates are of no execution space of their own.
+        "--device-as-default-execution-space".to_string(),
     ]
 }
 
