@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::feed_forward::Network;
 use super::kernel::Lines;
-use super::matrix::{Input, Matrix};
+use super::matrix::{Gated, Input, Matrix};
 use crate::architecture::{self, Groups, RouterBias, Score};
 
 /// The experts of a layer.
@@ -45,7 +45,7 @@ pub(crate) struct Routed {
 #[derive(Default)]
 struct Buffers {
     input: Input,
-    gated: Lines<f32>,
+    gated: Gated,
 }
 
 /// Rows of experts, over all experts, whose outputs are held at once.
@@ -79,7 +79,7 @@ struct Chosen {
 
 impl Experts {
     /// Adds to each row of `hidden` what its experts make of the same row of `routed.rows`.
-    pub(crate) fn apply(&self, input: &mut Input, gated: &mut Lines<f32>, routed: &mut Routed, hidden: &mut [f32]) {
+    pub(crate) fn apply(&self, input: &mut Input, gated: &mut Gated, routed: &mut Routed, hidden: &mut [f32]) {
         let (width, active) = (self.router.k(), self.description.active);
         let count = hidden.len() / width;
         self.route(input, count, routed);
@@ -122,7 +122,7 @@ impl Experts {
     fn route(&self, input: &mut Input, count: usize, routed: &mut Routed) {
         let Routed { rows, scores, preferences, chosen, grouped, .. } = routed;
         let (width, experts, active) = (self.router.k(), self.description.count, self.description.active);
-        input.fill(&self.router, count, |row, values| values.copy_from_slice(&rows[row * width..][..width]));
+        input.copy(&self.router, &rows[..count * width]);
         scores.resize(count * experts);
         preferences.resize(count * experts);
         self.router.multiply(input, scores, false);
@@ -238,7 +238,7 @@ mod tests {
             routed.rows.resize(rows * HIDDEN);
             routed.rows.iter_mut().enumerate().for_each(|(index, value)| *value = number(first * HIDDEN + index));
             let mut hidden = vec![1.0; rows * HIDDEN];
-            experts.apply(&mut Input::new(), &mut Lines::new(0), &mut routed, &mut hidden);
+            experts.apply(&mut Input::new(), &mut Gated::default(), &mut routed, &mut hidden);
             hidden
         };
         let rows = WAVE;

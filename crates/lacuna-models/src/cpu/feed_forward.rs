@@ -1,8 +1,7 @@
 //! Feed-forward networks: SwiGLU, alone or as experts.
 
 use super::experts::Experts;
-use super::kernel::Lines;
-use super::matrix::{Input, Matrix};
+use super::matrix::{Gated, Input, Matrix};
 
 /// The feed-forward network of a layer.
 pub(crate) enum FeedForward {
@@ -22,27 +21,25 @@ impl Network {
     pub(crate) fn apply(
         &self,
         input: &mut Input,
-        gated: &mut Lines<f32>,
+        gated: &mut Gated,
         rows: usize,
         write: impl Fn(usize, &mut [f32]) + Sync,
         output: &mut [f32],
         add: bool,
     ) {
         self.gate(input, gated, rows, write);
-        self.down.multiply(input, output, add);
+        self.down.multiply(&gated.input, output, add);
     }
 
-    /// Everything but the last product: its input is left in `input`.
+    /// Everything but the last product.
     pub(crate) fn gate(
         &self,
         input: &mut Input,
-        gated: &mut Lines<f32>,
+        gated: &mut Gated,
         rows: usize,
         write: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        let width = self.down.k();
         input.fill(&self.gate_up, rows, write);
-        self.gate_up.multiply_gated(input, gated);
-        input.fill(&self.down, rows, |row, values| values.copy_from_slice(&gated[row * width..][..width]));
+        self.gate_up.multiply_gated(input, &self.down, gated);
     }
 }

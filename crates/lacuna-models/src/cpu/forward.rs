@@ -10,7 +10,7 @@ use super::heads::HeadTransform;
 use super::kernel::{Lines, rms_norm};
 use super::key_values::Context;
 use super::kv_store::KvStore;
-use super::matrix::Input;
+use super::matrix::{Gated, Input};
 use super::refresh::Refreshed;
 use super::weights::{Block, Weights};
 use crate::layout::{Layout, Selection};
@@ -45,7 +45,7 @@ pub(super) struct Work {
     query: Lines<f32>,
     pub(super) key_value: Lines<f32>,
     pub(super) attended: AttentionOutput,
-    gated: Lines<f32>,
+    gated: Gated,
     routed: Routed,
 }
 
@@ -57,7 +57,7 @@ impl Forward {
             query: Lines::new(0),
             key_value: Lines::new(0),
             attended: AttentionOutput::new(shape),
-            gated: Lines::new(0),
+            gated: Gated::default(),
             routed: Routed::default(),
         };
         Self {
@@ -304,7 +304,7 @@ impl Work {
     pub(super) fn add_feed_forward(&mut self, block: &Block, output: &mut [f32]) {
         let Self { input, gated, routed, .. } = self;
         match &block.feed_forward {
-            FeedForward::Dense(network) => network.down.multiply(input, output, true),
+            FeedForward::Dense(network) => network.down.multiply(&gated.input, output, true),
             FeedForward::Experts(experts) => experts.apply(input, gated, routed, output),
         }
     }

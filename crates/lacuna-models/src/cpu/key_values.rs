@@ -25,8 +25,14 @@ impl Context {
         }
     }
 
-    /// Takes rows of keys and values, one after the other in each row; the keys are transformed on the way.
-    pub(crate) fn fill(&mut self, shape: Shape, layout: &Layout, transform: HeadTransform<'_>, rows: &[f32]) {
+    /// Takes rows of keys and then values, `rows(view)` for each view; the keys are transformed on the way.
+    pub(crate) fn fill<'a>(
+        &mut self,
+        shape: Shape,
+        layout: &Layout,
+        transform: HeadTransform<'_>,
+        rows: impl Fn(&Span) -> &'a [f32] + Sync,
+    ) {
         match self {
             Self::F32(key_values) => key_values.fill(shape, layout, transform, rows),
             Self::Bf16(key_values) => key_values.fill(shape, layout, transform, rows),
@@ -55,7 +61,13 @@ impl<E: Scratched> KeyValues<E> {
         Self { keys: Lines::new(0), values: Lines::new(0), starts: Vec::new() }
     }
 
-    fn fill(&mut self, shape: Shape, layout: &Layout, transform: HeadTransform<'_>, rows: &[f32]) {
+    fn fill<'a>(
+        &mut self,
+        shape: Shape,
+        layout: &Layout,
+        transform: HeadTransform<'_>,
+        rows: impl Fn(&Span) -> &'a [f32] + Sync,
+    ) {
         let heads = shape.key_value_heads;
         self.starts.clear();
         let mut end = (0, 0);
@@ -65,7 +77,7 @@ impl<E: Scratched> KeyValues<E> {
         }
         self.keys.resize(end.0);
         self.values.resize(end.1);
-        let parallel = rows.len() * TOUCH_COST >= WORTH_A_THREAD;
+        let parallel = 2 * layout.keys() * heads * shape.head_size * TOUCH_COST >= WORTH_A_THREAD;
         let fill = Fill { shape, layout, transform, rows, parallel };
         fill.spans(&layout.spans, &mut self.keys, &mut self.values);
     }
@@ -81,15 +93,15 @@ impl<E: Scratched> KeyValues<E> {
 }
 
 /// Laying out keys and values.
-struct Fill<'a> {
+struct Fill<'a, F> {
     shape: Shape,
     layout: &'a Layout,
     transform: HeadTransform<'a>,
-    rows: &'a [f32],
+    rows: F,
     parallel: bool,
 }
 
-impl Fill<'_> {
+impl<'r, F: Fn(&Span) -> &'r [f32] + Sync> Fill<'_, F> {
     /// Some views, whose keys and values are these.
     fn spans<E: Scratched>(&self, spans: &[Span], keys: &mut [E], values: &mut [E]) {
         let (shape, heads) = (self.shape, self.shape.key_value_heads);
@@ -123,23 +135,22 @@ impl Fill<'_> {
     /// One head of one view.
     fn head<E: Scratched>(&self, span: &Span, head: usize, keys: &mut [E], values: &mut [E]) {
         let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
-        let (rows, width) = (span.keys(), 2 * heads * size);
+        let (count, width) = (span.keys(), 2 * heads * size);
         let columns = E::kernel().columns;
-        let (key_panel, value_panel) = (self.shape.key_panel::<E>(), self.shape.value_panel::<E>(rows));
+        let (key_panel, value_panel) = (self.shape.key_panel::<E>(), self.shape.value_panel::<E>(count));
         // What fills the last step up is multiplied by zero, and must be a number for that.
         for panel in keys.chunks_exact_mut(key_panel) {
             panel[size * columns..].fill(E::default());
         }
         for panel in values.chunks_exact_mut(value_panel) {
-            panel[rows / E::GROUP * E::GROUP * columns..].fill(E::default());
+            panel[count / E::GROUP * E::GROUP * columns..].fill(E::default());
         }
         E::with_scratch(|scratch| {
             let Scratch { normed, rotated, narrow, .. } = scratch;
             normed.resize(size);
             rotated.resize(size);
             narrow.resize(size);
-            for index in 0..rows {
-                let row = &self.rows[(span.key_start + index) * width..][..width];
+            for (index, row) in (self.rows)(span).chunks_exact(width).enumerate() {
                 let position = self.layout.key_positions[span.key_start + index];
                 self.transform.apply(&row[head * size..][..size], position, 1.0, normed, rotated);
                 E::narrow(rotated, 1.0, narrow);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lacuna::{Borders, Token};
 
 use super::kernel::Lines;
-use crate::layout::{Caching, Layout};
+use crate::layout::{Caching, Layout, Span};
 use crate::prompts::Prompts;
 
 /// For each run and layer, rows of keys and values before rotary embedding.
@@ -14,8 +14,6 @@ pub(crate) struct KvStore {
     runs: HashMap<u64, Run>,
     /// Keys and values that finished runs leave for reuse.
     pub(crate) prompts: Prompts<Vec<Lines<f32>>>,
-    /// Keys and values of a layer, computed and cached ones joined.
-    complete: Lines<f32>,
 }
 
 #[derive(Default)]
@@ -27,34 +25,33 @@ struct Run {
 }
 
 impl KvStore {
-    /// All keys and values of a layer: the `computed` ones, which are stored where the layout says so, and the cached ones.
-    pub(crate) fn complete<'a>(&'a mut self, layout: &Layout, layer: usize, computed: &'a [f32]) -> &'a [f32] {
-        if !layout.caches() {
-            return computed;
-        }
-        let Self { runs, complete, .. } = self;
-        let width = computed.len() / layout.rows();
-        complete.resize(layout.open.len() * width);
+    /// All keys and values of a layer, by view: the `computed` ones, which are stored where the layout says so, and the cached ones.
+    pub(crate) fn complete<'a>(
+        &'a mut self,
+        layout: &Layout,
+        layer: usize,
+        computed: &'a [f32],
+    ) -> impl Fn(&Span) -> &'a [f32] + Sync + use<'a> {
+        let width = computed.len().checked_div(layout.rows()).unwrap_or_default();
+        let fresh = move |span: &Span| &computed[span.start * width..span.end() * width];
         for span in &layout.spans {
-            let fresh = &computed[span.start * width..span.end() * width];
-            let seen = &mut complete[span.key_start * width..][..span.keys() * width];
             match span.caching {
-                Caching::Off => seen.copy_from_slice(fresh),
-                Caching::Store => {
-                    seen.copy_from_slice(fresh);
-                    runs.entry(span.run).or_default().store(span.length, layer, fresh);
-                }
+                Caching::Off => (),
+                Caching::Store => self.runs.entry(span.run).or_default().store(span.length, layer, fresh(span)),
                 Caching::Update => {
-                    let stored = runs.entry(span.run).or_default().reach(span.length, layer, width);
+                    let stored = self.runs.entry(span.run).or_default().reach(span.length, layer, width);
                     let positions = &layout.positions[span.start..span.end()];
-                    for (fresh, &position) in fresh.chunks_exact(width).zip(positions) {
+                    for (fresh, &position) in fresh(span).chunks_exact(width).zip(positions) {
                         stored[position * width..][..width].copy_from_slice(fresh);
                     }
-                    seen.copy_from_slice(&stored[..seen.len()]);
                 }
             }
         }
-        complete
+        let runs = &self.runs;
+        move |span| match span.caching {
+            Caching::Update => &runs[&span.run].layers[layer][..span.keys() * width],
+            Caching::Off | Caching::Store => fresh(span),
+        }
     }
 
     /// Number of leading positions stored for a run.

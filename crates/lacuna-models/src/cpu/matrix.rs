@@ -5,7 +5,8 @@ use rayon::prelude::*;
 
 use super::NO_FP8;
 use super::kernel::{
-    Activations, Columns, Lines, Nibbles, Panels, Source, can_gate, multiply, multiply_gated, silu_times,
+    Activations, Columns, Element, Lines, Nibbles, Panels, Source, can_gate, multiply, multiply_gated,
+    multiply_gated_into, silu_times,
 };
 use crate::checkpoint::Tensor;
 use crate::int4::Group;
@@ -85,28 +86,48 @@ impl Matrix {
         }
     }
 
-    /// `output = silu(input · gate) · (input · up)`, row-major, where `gate` is the first half of this matrix's columns and `up` the
-    /// other.
-    pub(crate) fn multiply_gated(&self, input: &Input, output: &mut Lines<f32>) {
-        let (rows, width) = (input.rows(), self.n() / 2);
-        output.resize(rows * width);
+    /// `output = silu(input · gate) · (input · up)` as the input of `next`, where `gate` is the first half of this matrix's columns and
+    /// `up` the other.
+    pub(crate) fn multiply_gated(&self, input: &Input, next: &Self, output: &mut Gated) {
         match self {
-            Self::F32(panels) if can_gate(panels) => multiply_gated(&input.f32, panels, output),
-            Self::Bf16(panels) if can_gate(panels) => multiply_gated(&input.bf16, panels, output),
-            Self::Int8(panels) if can_gate(panels) => multiply_gated(&input.int8, panels, output),
-            Self::Int4(panels) if can_gate(panels) => multiply_gated(&input.int8, panels, output),
-            _ => {
-                output.resize(rows * 2 * width);
-                self.multiply(input, output, false);
-                // In place: what is written lies before what is still to be read.
-                let mut piece = [0.0; 64];
-                for (row, from) in (0..rows).flat_map(|row| (0..width).step_by(64).map(move |from| (row, from))) {
-                    let piece = &mut piece[..64.min(width - from)];
-                    let gate = 2 * row * width + from;
-                    silu_times(&output[gate..], &output[gate + width..], piece);
-                    output[row * width + from..][..piece.len()].copy_from_slice(piece);
-                }
-            }
+            Self::F32(panels) => self.gate(input, &input.f32, panels, next, output),
+            Self::Bf16(panels) => self.gate(input, &input.bf16, panels, next, output),
+            Self::Int8(panels) => self.gate(input, &input.int8, panels, next, output),
+            Self::Int4(panels) => self.gate(input, &input.int8, panels, next, output),
+        }
+    }
+
+    fn gate<E: Element>(
+        &self,
+        input: &Input,
+        activations: &Activations<E>,
+        panels: &impl Columns<E>,
+        next: &Self,
+        output: &mut Gated,
+    ) {
+        let Gated { rows, input: output } = output;
+        output.format = next.activations();
+        let done = match next {
+            Self::F32(_) => multiply_gated_into(activations, panels, &mut output.f32),
+            Self::Bf16(_) => multiply_gated_into(activations, panels, &mut output.bf16),
+            Self::Int8(_) | Self::Int4(_) => false,
+        };
+        if done {
+            return;
+        }
+        let (count, width) = (input.rows(), self.n() / 2);
+        if can_gate(panels) {
+            rows.resize(count * width);
+            multiply_gated(activations, panels, rows);
+            output.copy(next, rows);
+        } else {
+            rows.resize(count * 2 * width);
+            self.multiply(input, rows, false);
+            output.fill(next, count, |row, values| {
+                let (gate, up) = rows[2 * row * width..][..2 * width].split_at(width);
+                values.copy_from_slice(gate);
+                silu_times(values, up);
+            });
         }
     }
 
@@ -182,6 +203,14 @@ impl Linear {
     }
 }
 
+/// Gated rows on their way into the last product of a feed-forward network.
+#[derive(Default)]
+pub(crate) struct Gated {
+    /// The rows, where they cannot be laid out before they are whole.
+    rows: Lines<f32>,
+    pub(crate) input: Input,
+}
+
 /// Rows on their way into a product, laid out once for all the matrices they are multiplied with.
 pub(crate) struct Input {
     /// The format they were filled in last.
@@ -221,6 +250,17 @@ impl Input {
             ActivationFormat::Bf16 => self.bf16.bytes(rows, k),
             ActivationFormat::Int8 => self.int8.bytes(rows, k),
             ActivationFormat::Fp8 => unreachable!("{NO_FP8}"),
+        }
+    }
+
+    /// Takes the input of a product with `matrix`: rows that stand one after the other.
+    pub(crate) fn copy(&mut self, matrix: &Matrix, rows: &[f32]) {
+        self.format = matrix.activations();
+        match matrix {
+            Matrix::F32(panels) => self.f32.copy(rows, panels.k()),
+            Matrix::Bf16(panels) => self.bf16.copy(rows, panels.k()),
+            Matrix::Int8(panels) => self.int8.copy(rows, panels.k()),
+            Matrix::Int4(panels) => self.int8.copy(rows, panels.k()),
         }
     }
 

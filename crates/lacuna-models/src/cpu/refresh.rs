@@ -95,7 +95,7 @@ impl Forward {
             let fresh = layer.update(selection, &work.key_value, length, prompt, changed.unwrap_or(0));
 
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            context.fill(*shape, layout, transform, &layer.key_value);
+            context.fill(*shape, layout, transform, |_| &layer.key_value);
             selection.select(layout, fresh.into_iter(), tile_rows());
             output.resize(selection.len() * width);
             if selection.len() > 0 {

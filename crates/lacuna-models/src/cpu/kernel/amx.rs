@@ -16,7 +16,7 @@ use half::bf16;
 
 use super::avx512::convert_bf16;
 use super::element::keep_i8;
-use super::tile::{Ahead, Kernel, Output, nothing};
+use super::tile::{Ahead, Kernel, Output, Rows, nothing};
 use super::{Element, Lines, scalar};
 
 const ROWS: usize = 32;
@@ -25,8 +25,8 @@ const COLUMNS: usize = 32;
 const ROW_BYTES: usize = 64;
 const STEP_BF16: usize = ROW_BYTES / 2;
 const STEP_I8: usize = ROW_BYTES;
-/// Long runs, as sums are loaded and stored once for each: most of what a task multiplies stays in the second cache.
-const DEPTH_BF16: usize = 1536;
+/// A run of a panel of weights stays in the L1 cache while the rows of a task go by. These pass it by (`tileloaddt1`).
+const DEPTH_BF16: usize = 512;
 /// As all kernels for int8 have it, which give the same bits.
 const DEPTH_I8: usize = 1024;
 const TASK_ROWS: usize = 256;
@@ -39,6 +39,7 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
     block: STEP_BF16,
     size: 2,
     task_rows: TASK_ROWS,
+    copy: Some(copy_rows),
     narrow: convert_bf16,
     tile: tile_bf16,
     begin: configure,
@@ -53,6 +54,7 @@ pub(super) static I8: Kernel<i8> = Kernel {
     block: STEP_I8,
     size: 1,
     task_rows: TASK_ROWS,
+    copy: Some(copy_rows),
     narrow: keep_i8,
     tile: tile_i8,
     begin: configure,
@@ -60,12 +62,22 @@ pub(super) static I8: Kernel<i8> = Kernel {
 };
 
 /// The same layout without the matrix unit.
-pub(super) static BF16_TWIN: Kernel<bf16> =
-    Kernel { tile: scalar::tile_bf16::<ROWS, COLUMNS, STEP_BF16>, begin: nothing, end: nothing, ..BF16 };
+pub(super) static BF16_TWIN: Kernel<bf16> = Kernel {
+    tile: scalar::tile_bf16::<ROWS, COLUMNS, STEP_BF16>,
+    copy: Some(scalar::copy_rows),
+    begin: nothing,
+    end: nothing,
+    ..BF16
+};
 
 /// The same layout without the matrix unit.
-pub(super) static I8_TWIN: Kernel<i8> =
-    Kernel { tile: scalar::tile_i8::<ROWS, COLUMNS, STEP_I8, DEPTH_I8>, begin: nothing, end: nothing, ..I8 };
+pub(super) static I8_TWIN: Kernel<i8> = Kernel {
+    tile: scalar::tile_i8::<ROWS, COLUMNS, STEP_I8, DEPTH_I8>,
+    copy: Some(scalar::copy_rows),
+    begin: nothing,
+    end: nothing,
+    ..I8
+};
 
 /// Sums of a tile.
 #[repr(align(64))]
@@ -143,20 +155,6 @@ macro_rules! next_step {
     };
 }
 
-/// Prefetches eight cache lines of activations, `$from` bytes ahead, into the L1 cache. Weights are read once, activations for
-/// every panel anew, from the L2 cache.
-macro_rules! prefetch_lines {
-    ($from:literal) => {
-        concat!(
-            ".irp line, 0, 64, 128, 192, 256, 320, 384, 448
-            prefetcht0 [{a} + ",
-            $from,
-            " + \\line]
-            .endr"
-        )
-    };
-}
-
 /// `sums (+)= activations · weights` for 32 rows and, named `$half`, for 16.
 macro_rules! accumulate {
     ($whole:ident, $half:ident, $dot:literal) => {
@@ -180,18 +178,14 @@ macro_rules! accumulate {
                     "tileloadd tmm2, [{d} + {stride}*1]",
                     "tileloadd tmm3, [{d} + {stride}*1 + 64]",
                     "3:",
-                    "tileloadd tmm4, [{a} + {line}*1]",
+                    "tileloaddt1 tmm4, [{a} + {line}*1]",
                     "tileloadd tmm6, [{b} + {line}*2]",
                     concat!($dot, " tmm0, tmm4, tmm6"),
-                    prefetch_lines!(4096),
                     "tileloadd tmm7, [{b} + {line}*2 + 64]",
                     concat!($dot, " tmm1, tmm4, tmm7"),
-                    prefetch_lines!(4608),
-                    "tileloadd tmm5, [{a} + {line}*1 + 1024]",
+                    "tileloaddt1 tmm5, [{a} + {line}*1 + 1024]",
                     concat!($dot, " tmm2, tmm5, tmm6"),
-                    prefetch_lines!(5120),
                     concat!($dot, " tmm3, tmm5, tmm7"),
-                    prefetch_lines!(5632),
                     next_step!(),
                     "tilestored [{c} + {stride}*1], tmm0",
                     "tilestored [{c} + {stride}*1 + 64], tmm1",
@@ -341,6 +335,25 @@ unsafe fn scale_i8(sums: &Sums<i32>, row_scales: *const f32, trailer: *const i8,
             }
         }
     }
+}
+
+/// # Safety
+/// See [`super::tile::CopyRows`].
+unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize) {
+    #[target_feature(enable = "avx512f")]
+    unsafe fn copy(from: Rows, to: Rows, rows: usize, columns: usize) {
+        for half in 0..COLUMNS / 16 {
+            let columns = columns.saturating_sub(16 * half);
+            let mask: __mmask16 = if columns >= 16 { u16::MAX } else { (1 << columns) - 1 };
+            for row in 0..rows {
+                let (from, to) = (from.at(row, 16 * half), to.at(row, 16 * half));
+                // SAFETY: the caller's promise; the mask leaves out the columns that are not there.
+                unsafe { _mm512_mask_storeu_ps(to.start, mask, _mm512_maskz_loadu_ps(mask, from.start)) };
+            }
+        }
+    }
+    // SAFETY: the caller's promise; a machine with AMX has AVX-512.
+    unsafe { copy(from, to, rows, columns) }
 }
 
 /// Products of tile registers in a round of the loops below.

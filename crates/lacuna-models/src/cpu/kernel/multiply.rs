@@ -7,8 +7,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::panels::Columns;
-use super::tile::{Ahead, Kernel, Output};
-use super::{Activations, Element, Lines, WORTH_A_THREAD, silu_times};
+use super::tile::{Ahead, CopyRows, Kernel, Output, Rows};
+use super::{Activations, Element, Lines, WORTH_A_THREAD, scalar, silu_times};
 
 /// Most panels of a task.
 const TASK_PANELS: usize = 8;
@@ -24,56 +24,48 @@ pub(crate) fn multiply<E: Element>(
     add: bool,
 ) {
     let (m, n) = (activations.rows(), weights.n());
-    let columns = weights.kernel().columns;
     assert!(n <= stride && m * stride <= output.len(), "the output is too small");
-    let output = Shared(output.as_mut_ptr());
-    let tasks = Tasks { activations, weights, panels: n.div_ceil(columns), most: TASK_PANELS };
-    tasks.run(|part| {
-        let output = &output;
-        let first = output.0.wrapping_add(part.rows.start * stride);
-        // SAFETY: the assertion above made the output large enough, and no two tasks have a tile in common.
-        unsafe { part.multiply(part.panels.clone(), |panel| first.wrapping_add(panel * columns), stride, add) };
-    });
-}
-
-thread_local! {
-    /// Sums of the gate and up columns of a task.
-    static GATED: RefCell<Lines<f32>> = RefCell::default();
+    let output = Rows { start: output.as_mut_ptr(), stride };
+    let product = Product { activations, weights, gated: false };
+    let kernel = weights.kernel();
+    match kernel.copy.filter(|_| weights.k() > kernel.depth) {
+        Some(copy) => product.compute(add.then_some((&output, copy)), |piece| {
+            // SAFETY: the assertion above made the output large enough, and no two pieces have a row and column in common.
+            unsafe { piece.store(&output, copy) };
+        }),
+        None => product.tasks(|rows, panels| {
+            let target = |panel: usize| output.at(rows.start, panel * kernel.columns).start;
+            // SAFETY: as above, for tasks.
+            unsafe { product.sum(&rows, panels, target, stride, add) };
+        }),
+    }
 }
 
 /// `output = silu(activations · gate) · (activations · up)`, row-major, where `weights` are the columns of `gate` and then as
 /// many of `up`. The products themselves stay in a near cache.
 pub(crate) fn multiply_gated<E: Element>(activations: &Activations<E>, weights: &impl Columns<E>, output: &mut [f32]) {
     let (m, width) = (activations.rows(), weights.n() / 2);
-    let columns = weights.kernel().columns;
     assert!(can_gate(weights), "gate and up share a panel");
     assert!(m * width <= output.len(), "the output is too small");
-    let half = width / columns;
-    let output = Shared(output.as_mut_ptr());
-    let tasks = Tasks { activations, weights, panels: half, most: TASK_PANELS / 2 };
-    tasks.run(|part| {
-        let output = &output;
-        let (rows, panels) = (part.rows.len(), part.panels.clone());
-        let (first, count, size) = (panels.start, panels.len(), rows * columns);
-        GATED.with_borrow_mut(|sums| {
-            sums.resize(2 * count * size);
-            let start = sums.as_mut_ptr();
-            let place = |panel: usize| if panel < half { panel - first } else { panel - half - first + count };
-            let both = panels.clone().chain(half + first..half + panels.end);
-            // SAFETY: the sums have room for every panel.
-            unsafe { part.multiply(both, |panel| start.wrapping_add(place(panel) * size), columns, false) };
-            let (gate, up) = sums.split_at(count * size);
-            let pairs = gate.chunks_exact(size).zip(up.chunks_exact(size));
-            for (panel, (gate, up)) in panels.zip(pairs) {
-                let pairs = gate.chunks_exact(columns).zip(up.chunks_exact(columns));
-                for (row, (gate, up)) in part.rows.clone().zip(pairs) {
-                    let start = output.0.wrapping_add(row * width + panel * columns);
-                    // SAFETY: the assertion above made the output large enough, and no two tasks have a panel and row in common.
-                    silu_times(gate, up, unsafe { std::slice::from_raw_parts_mut(start, columns) });
-                }
-            }
-        });
-    });
+    let output = Rows { start: output.as_mut_ptr(), stride: width };
+    let copy = weights.kernel().copy.unwrap_or(scalar::copy_rows);
+    // SAFETY: the assertion above made the output large enough, and no two pieces have a row and column in common.
+    Product { activations, weights, gated: true }.compute(None, |piece| unsafe { piece.store(&output, copy) });
+}
+
+/// The same as activations of the next product, if they take it. Returns whether they do.
+pub(crate) fn multiply_gated_into<E: Element, F: Element>(
+    activations: &Activations<E>,
+    weights: &impl Columns<E>,
+    next: &mut Activations<F>,
+) -> bool {
+    if !can_gate(weights) || !next.takes_pieces(weights.kernel().columns) {
+        return false;
+    }
+    let next = next.in_pieces(activations.rows(), weights.n() / 2);
+    // SAFETY: no two pieces have a row and column in common.
+    Product { activations, weights, gated: true }.compute(None, |piece| unsafe { next.put(&piece) });
+    true
 }
 
 /// True if [`multiply_gated`] takes these weights: no panel has columns of both halves.
@@ -81,42 +73,68 @@ pub(crate) fn can_gate<E: Element>(weights: &impl Columns<E>) -> bool {
     weights.n().is_multiple_of(2 * weights.kernel().columns)
 }
 
-/// A product cut into tasks: some rows times some of the panels.
-struct Tasks<'a, E: 'static, W> {
-    activations: &'a Activations<E>,
-    weights: &'a W,
-    /// Number of panels that are divided among tasks.
-    panels: usize,
-    /// Most panels of a task.
-    most: usize,
+/// Some rows of a product in the columns of one panel.
+pub(crate) struct Piece<'a> {
+    /// The first row.
+    pub(crate) row: usize,
+    /// The first column.
+    pub(crate) column: usize,
+    /// Number of columns.
+    pub(crate) columns: usize,
+    /// Row after row.
+    pub(crate) values: &'a [f32],
+    /// From row to row.
+    pub(crate) stride: usize,
 }
 
-/// One task.
-struct Part<'a, E: 'static, W> {
-    activations: &'a Activations<E>,
-    weights: &'a W,
-    rows: Range<usize>,
-    panels: Range<usize>,
+impl Piece<'_> {
+    /// Writes it to an output.
+    ///
+    /// # Safety
+    /// All its rows and columns have room there, and nobody else reads or writes them meanwhile. `copy` is one of its kernel's.
+    unsafe fn store(&self, output: &Rows, copy: CopyRows) {
+        let from = Rows { start: self.values.as_ptr().cast_mut(), stride: self.stride };
+        // SAFETY: the caller's promise.
+        unsafe { copy(from, output.at(self.row, self.column), self.values.len() / self.stride, self.columns) };
+    }
 }
 
-impl<E: Element, W: Columns<E>> Tasks<'_, E, W> {
-    /// Runs all tasks, in parallel if they are worth it.
-    fn run(&self, task: impl Fn(&Part<'_, E, W>) + Sync) {
-        let &Self { activations, weights, panels, most } = self;
+/// A product, or two halves of one that are combined.
+struct Product<'a, E: 'static, W> {
+    activations: &'a Activations<E>,
+    weights: &'a W,
+    /// The columns are those of a gate and then as many others, and what is wanted is `silu(gate) · other`.
+    gated: bool,
+}
+
+thread_local! {
+    /// Sums of a task.
+    static SUMS: RefCell<Lines<f32>> = RefCell::default();
+}
+
+impl<E: Element, W: Columns<E>> Product<'_, E, W> {
+    /// Computes it, added to `start` if there is one, and gives its pieces to `emit`.
+    fn compute(&self, start: Option<(&Rows, CopyRows)>, emit: impl Fn(Piece<'_>) + Sync) {
+        self.tasks(|rows, panels| SUMS.with_borrow_mut(|sums| self.pieces(rows, panels, start, sums, &emit)));
+    }
+
+    /// Cuts it into tasks of some rows times some panels (of a gate, where there is one), in parallel if they are worth it.
+    fn tasks(&self, task: impl Fn(Range<usize>, Range<usize>) + Sync) {
+        let &Self { activations, weights, gated } = self;
         let (m, n, k) = (activations.rows(), weights.n(), weights.k());
         let kernel = weights.kernel();
         assert!(std::ptr::eq(kernel, activations.kernel), "the operands are laid out for different kernels");
         assert_eq!(activations.k(), k, "the inner dimensions differ");
+        let halves = if gated { 2 } else { 1 };
+        let panels = n.div_ceil(kernel.columns) / halves;
         let threads = rayon::current_num_threads();
         let row_tasks = m.div_ceil(kernel.task_rows);
         let task_rows = m.div_ceil(row_tasks.max(1)).next_multiple_of(kernel.rows);
-        let group = (panels * row_tasks / (8 * threads)).clamp(1, most);
+        let group = (panels * row_tasks / (8 * threads)).clamp(1, TASK_PANELS / halves);
         let tasks = row_tasks * panels.div_ceil(group);
         let run = |index: usize| {
-            let (rows, first) = (index % row_tasks * task_rows, index / row_tasks * group);
-            let (rows, panels) = (rows..m.min(rows + task_rows), first..panels.min(first + group));
-            let _session = kernel.session();
-            task(&Part { activations, weights, rows, panels });
+            let (row, first) = (index % row_tasks * task_rows, index / row_tasks * group);
+            task(row..m.min(row + task_rows), first..panels.min(first + group));
         };
         if threads == 1 || m * n * k < WORTH_A_THREAD {
             (0..tasks).for_each(run);
@@ -124,27 +142,66 @@ impl<E: Element, W: Columns<E>> Tasks<'_, E, W> {
             (0..tasks).into_par_iter().with_max_len(1).for_each(run);
         }
     }
-}
 
-impl<E: Element, W: Columns<E>> Part<'_, E, W> {
-    /// The product of the task's rows and some panels. `target(panel)` is the first row's place, and rows are `stride` apart.
+    /// Computes some rows of some panels, in sums that lie side by side.
+    fn pieces(
+        &self,
+        rows: Range<usize>,
+        panels: Range<usize>,
+        start: Option<(&Rows, CopyRows)>,
+        sums: &mut Lines<f32>,
+        emit: &impl Fn(Piece<'_>),
+    ) {
+        let &Self { weights, gated, .. } = self;
+        let (n, stride) = (weights.n(), weights.kernel().columns);
+        let (size, half) = (rows.len() * stride, n / stride / 2);
+        let others = if gated { half + panels.start..half + panels.end } else { 0..0 };
+        let count = panels.len();
+        sums.resize((count + others.len()) * size);
+        if let Some((start, copy)) = start {
+            for (panel, values) in panels.clone().zip(sums.chunks_exact_mut(size)) {
+                let column = panel * stride;
+                let to = Rows { start: values.as_mut_ptr(), stride };
+                // SAFETY: the rows are the product's output, of which this task has this part.
+                unsafe { copy(start.at(rows.start, column), to, rows.len(), stride.min(n - column)) };
+            }
+        }
+        let place =
+            |panel: usize| if panels.contains(&panel) { panel - panels.start } else { panel - others.start + count };
+        let first = sums.as_mut_ptr();
+        let target = |panel: usize| first.wrapping_add(place(panel) * size);
+        // SAFETY: the sums are this thread's, and have room for every panel.
+        unsafe { self.sum(&rows, panels.clone().chain(others.clone()), target, stride, start.is_some()) };
+        let (firsts, seconds) = sums.split_at_mut(count * size);
+        for (index, values) in firsts.chunks_exact_mut(size).enumerate() {
+            if gated {
+                silu_times(values, &seconds[index * size..][..size]);
+            }
+            let column = (panels.start + index) * stride;
+            emit(Piece { row: rows.start, column, columns: stride.min(n - column), values, stride });
+        }
+    }
+
+    /// The sums of some rows and panels. `target(panel)` is the first row's place, and rows are `stride` apart.
     ///
     /// Runs of `k` are the outer loop, so that a run of the rows stays in the L2 cache while the panels go by. The next panel's
     /// run is prefetched meanwhile.
     ///
     /// # Safety
-    /// All targets have room for the rows, and nobody else writes or reads there. The kernel's session is open.
-    unsafe fn multiply(
+    /// All targets have room for the rows, and nobody else reads or writes there.
+    unsafe fn sum(
         &self,
+        rows: &Range<usize>,
         panels: impl Iterator<Item = usize> + Clone,
         target: impl Fn(usize) -> *mut f32,
         stride: usize,
         add: bool,
     ) {
-        let Self { activations, weights, rows, .. } = self;
+        let Self { activations, weights, .. } = self;
         let (kernel, n) = (weights.kernel(), weights.n());
         let (all, runs) = (n.div_ceil(kernel.columns), weights.k().div_ceil(kernel.depth));
         let row_panels = rows.start / kernel.rows..rows.end.div_ceil(kernel.rows);
+        let _session = kernel.session();
         let mut order = (0..runs).flat_map(|run| panels.clone().map(move |panel| (run, panel))).peekable();
         while let Some((run, panel)) = order.next() {
             // Behind the task's last panel usually another task of this thread begins.
@@ -163,19 +220,14 @@ impl<E: Element, W: Columns<E>> Part<'_, E, W> {
                     };
                     let ahead = Ahead { start: next.as_ptr().wrapping_add(index * lines * LINE), lines };
                     let activations = activations.run(row_panel, run);
-                    // SAFETY: the caller's promise; both runs are whole; a kernel is only picked where its instructions are.
+                    // SAFETY: the caller's promise; both runs are whole; a kernel is only picked where its instructions are; the
+                    // session is open.
                     unsafe { (kernel.tile)(activations.as_ptr(), values.as_ptr(), depth, output, ahead) };
                 }
             });
         }
     }
 }
-
-/// An output that tasks write disjoint parts of.
-struct Shared(*mut f32);
-
-// SAFETY: every task has its own rows and panels.
-unsafe impl Sync for Shared {}
 
 /// A product that is small enough for one thread: attention's, for one head and a few rows.
 pub(crate) struct Small<'a, E: 'static> {

@@ -30,12 +30,11 @@ for_each_isa! {
 }
 
 for_each_isa! {
-    /// `output = silu(gate) · up`.
-    fn silu_times(gate: &[f32], up: &[f32], output: &mut [f32]) {
-        let length = output.len();
-        let (gate, up) = (&gate[..length], &up[..length]);
-        for index in 0..length {
-            output[index] = gate[index] / (1.0 + exp(-gate[index])) * up[index];
+    /// `gate = silu(gate) · up`.
+    fn silu_times(gate: &mut [f32], up: &[f32]) {
+        let up = &up[..gate.len()];
+        for index in 0..gate.len() {
+            gate[index] = gate[index] / (1.0 + exp(-gate[index])) * up[index];
         }
     }
 }
@@ -193,7 +192,8 @@ mod tests {
             let root = (wide.iter().map(|x| x * x).sum::<f64>() / length as f64 + 1e-5).sqrt();
             assert!(close(&output, &|i| wide[i] / root * f64::from(other[i])));
 
-            silu_times(&row, &other, &mut output);
+            output.copy_from_slice(&row);
+            silu_times(&mut output, &other);
             assert!(close(&output, &|i| wide[i] / (1.0 + (-wide[i]).exp()) * f64::from(other[i])));
 
             let half = length / 2;

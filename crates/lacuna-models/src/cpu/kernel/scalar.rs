@@ -5,7 +5,7 @@
 use half::bf16;
 
 use super::element::{keep_bf16, keep_f32, keep_i8};
-use super::tile::{Ahead, Kernel, Output, nothing};
+use super::tile::{Ahead, Kernel, Output, Rows, nothing};
 
 const ROWS: usize = 12;
 const COLUMNS: usize = 32;
@@ -20,6 +20,7 @@ pub(super) static F32: Kernel<f32> = Kernel {
     block: DEPTH_F32,
     size: 4,
     task_rows: 16 * ROWS,
+    copy: None,
     narrow: keep_f32,
     tile: tile_f32::<ROWS, COLUMNS, DEPTH_F32>,
     begin: nothing,
@@ -34,6 +35,7 @@ pub(super) static BF16: Kernel<bf16> = Kernel {
     block: DEPTH,
     size: 2,
     task_rows: 16 * ROWS,
+    copy: None,
     narrow: keep_bf16,
     tile: tile_bf16::<ROWS, COLUMNS, DEPTH>,
     begin: nothing,
@@ -48,6 +50,7 @@ pub(super) static I8: Kernel<i8> = Kernel {
     block: DEPTH,
     size: 1,
     task_rows: 16 * ROWS,
+    copy: None,
     narrow: keep_i8,
     tile: tile_i8::<ROWS, COLUMNS, DEPTH, DEPTH>,
     begin: nothing,
@@ -166,5 +169,14 @@ unsafe fn store<const C: usize>(sums: &[f32; C], row: usize, output: Output) {
     let row = unsafe { std::slice::from_raw_parts_mut(output.start.add(row * output.stride), output.columns) };
     for (value, sum) in row.iter_mut().zip(sums) {
         *value = if output.add { *value + sum } else { *sum };
+    }
+}
+
+/// # Safety
+/// See [`super::tile::CopyRows`].
+pub(super) unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize) {
+    for row in 0..rows {
+        // SAFETY: the caller's promise.
+        unsafe { from.at(row, 0).start.copy_to_nonoverlapping(to.at(row, 0).start, columns) };
     }
 }

@@ -35,6 +35,31 @@ pub(crate) struct Ahead {
 pub(crate) type Tile<E> =
     unsafe fn(activations: *const u8, weights: *const E, depth: usize, output: Output, ahead: Ahead);
 
+/// Some rows of numbers in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) start: *mut f32,
+    /// From one row to the next.
+    pub(crate) stride: usize,
+}
+
+// SAFETY: who reads or writes them sees to it that nobody else does.
+#[allow(unsafe_code)]
+unsafe impl Sync for Rows {}
+
+impl Rows {
+    /// The rows from a row and column on.
+    pub(crate) fn at(&self, row: usize, column: usize) -> Self {
+        Self { start: self.start.wrapping_add(row * self.stride + column), stride: self.stride }
+    }
+}
+
+/// Copies `rows` rows of at most [`Kernel::columns`] columns.
+///
+/// # Safety
+/// Both places have the rows and columns, and nobody else reads or writes them; the machine has the instructions.
+pub(crate) type CopyRows = unsafe fn(from: Rows, to: Rows, rows: usize, columns: usize);
+
 /// A microkernel for weights of type `E` and its tile geometry.
 ///
 /// | operand | layout |
@@ -56,6 +81,9 @@ pub(crate) struct Kernel<E: 'static> {
     pub(crate) size: usize,
     /// Most rows of a task: with a run of `depth` values they stay in the second cache.
     pub(crate) task_rows: usize,
+    /// If there is one, sums of several runs are kept side by side, and copied where they belong when they are whole. Otherwise
+    /// they are added there run by run, which costs less where a tile is stored row by row.
+    pub(crate) copy: Option<CopyRows>,
     /// Rounds a row of activations to multiples of a scale and writes it block by block.
     pub(crate) narrow: fn(values: &[f32], scale: f32, blocks: Blocks<'_>),
     pub(crate) tile: Tile<E>,
