@@ -133,7 +133,7 @@ using ElementWeights = RowWeights<ElementRows, 16>;
 using Fp8Weights = RowWeights<Fp8Rows, 8>;
 
 struct Int4Weights : Int4Lines {
-    static constexpr u32 TILES = 2, SPAN = TILES * INT4_TILE, PIPELINE = 4;
+    static constexpr u32 TILES = 2, SPAN = TILES * INT4_TILE, PIPELINE = 3;
     static constexpr u32 BAND_BYTES = TILES * INT4_TILE_BYTES, BYTES = STRETCH / INT4_TILE * BAND_BYTES;
     using Stage = ExpertStage<Int4Weights>;
 
@@ -219,7 +219,7 @@ template <typename Format, bool GATED> struct ExpertLoader {
 #pragma unroll
             for (u32 j = 0; j < Format::SPAN / 8; j += 8) {
                 const u32 piece = threadIdx.x % 8 + j, at = slice * Format::SPAN * 2 + piece * 16;
-                fetch_piece<ALIGNED>(stage.rows + Format::place(line, piece), rows[i] + at, (int)(p.k * 2 - at));
+                fetch_piece<ALIGNED>(stage.rows + Format::place(line, piece), rows[i] + at, line < count ? (int)(p.k * 2 - at) : 0);
             }
         }
     }
@@ -318,32 +318,14 @@ template <typename Format, bool GATED> DEVICE void multiply_experts(const Expert
 #endif
 
 // inner[slot] = silu(gate) * up of the rows of each expert.
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up(ExpertProduct p) {
-    follow();
-    multiply_experts<ElementWeights, true>(p);
-}
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_fp8(ExpertProduct p) {
-    follow();
-    multiply_experts<Fp8Weights, true>(p);
-}
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_int4(ExpertProduct p) {
-    follow();
-    multiply_experts<Int4Weights, true>(p);
-}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up(ExpertProduct p) { multiply_experts<ElementWeights, true>(p); }
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_fp8(ExpertProduct p) { multiply_experts<Fp8Weights, true>(p); }
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_gate_up_int4(ExpertProduct p) { multiply_experts<Int4Weights, true>(p); }
 
 // output[row of the layout, number of its expert] = what the expert makes of the row.
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down(ExpertProduct p) {
-    follow();
-    multiply_experts<ElementWeights, false>(p);
-}
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_fp8(ExpertProduct p) {
-    follow();
-    multiply_experts<Fp8Weights, false>(p);
-}
-KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_int4(ExpertProduct p) {
-    follow();
-    multiply_experts<Int4Weights, false>(p);
-}
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down(ExpertProduct p) { multiply_experts<ElementWeights, false>(p); }
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_fp8(ExpertProduct p) { multiply_experts<Fp8Weights, false>(p); }
+KERNEL __launch_bounds__(CREW, EXPERT_BLOCKS) expert_down_int4(ExpertProduct p) { multiply_experts<Int4Weights, false>(p); }
 
 // hidden += the sum of what a row's experts make of it, weighted, in ascending order.
 KERNEL combine(Combination c) {

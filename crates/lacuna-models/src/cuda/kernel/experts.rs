@@ -20,7 +20,7 @@ const ROWS_F32: usize = projection::TILE;
 pub(super) const SHARED: [usize; 3] = [
     3 * (STRETCH * 128 + ROWS * 128),
     3 * (STRETCH * 128 + ROWS * 256),
-    4 * (STRETCH / TILE * 2 * TILE_BYTES + ROWS * 256),
+    3 * (STRETCH / TILE * 2 * TILE_BYTES + ROWS * 256),
 ];
 /// Threads of a block of the experts' products.
 const THREADS: usize = 256;

@@ -27,7 +27,7 @@ use super::weights::{Conversion, Noise};
 use crate::Result;
 
 /// Kernels that begin with `follow`: they may be launched before the one before them is done, so that no time passes in between.
-const FOLLOWERS: [&str; 15] = [
+const FOLLOWERS: [&str; 9] = [
     "embed",
     "rms_norm",
     "rotate",
@@ -36,12 +36,6 @@ const FOLLOWERS: [&str; 15] = [
     "attention",
     "attention_with_mass",
     "route",
-    "expert_gate_up",
-    "expert_gate_up_fp8",
-    "expert_gate_up_int4",
-    "expert_down",
-    "expert_down_fp8",
-    "expert_down_int4",
     "combine",
 ];
 
