@@ -524,7 +524,7 @@ class Run:
     that stands for "undecided". `end_tokens` end the text, the first of them is the end-of-text token. `vocabulary` is what the
     first logits have room for, if it is not told. `layers` is how many layers there are, of which `dos` takes the one a sixth of
     the way up if `layer` is not told. `shifted` models predict position i from row i - 1, as Dream does; temperature then means
-    what it means to Dream.
+    what it means to Dream. `help(lacunalm.Options)` explains the options.
 
     >>> run = lacuna.Run(prompt, mask_token=126336, gen_length=128, strategy="confidence+eb")
     >>> while not run.finished:
