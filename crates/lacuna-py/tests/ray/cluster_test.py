@@ -134,6 +134,7 @@ class OnACluster(unittest.TestCase):
         self.assertEqual(ended.stderr.splitlines()[-1], "error: unknown strategy 'doss': did you mean 'dos'?")
 
     def test_a_server_streams_and_answers_as_one_alone(self):
+        import http.client
         import urllib.request
 
         from ray import serve
@@ -157,6 +158,14 @@ class OnACluster(unittest.TestCase):
                 if json.loads(piece)["choices"]
             ]
             self.assertEqual("".join(told), expected)
+        # A client that says nothing of compression gets none.
+        connection = http.client.HTTPConnection("127.0.0.1", 8399, timeout=300)
+        connection.putrequest("GET", "/v1/models", skip_accept_encoding=True)
+        connection.endheaders()
+        with connection.getresponse() as answer:
+            self.assertIsNone(answer.headers["Content-Encoding"])
+            self.assertIn("lacuna-mini", answer.read().decode())
+        connection.close()
 
 
 if __name__ == "__main__":

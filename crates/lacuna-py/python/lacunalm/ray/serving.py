@@ -68,7 +68,12 @@ class Replica:
         path = request.url.path.removeprefix(request.scope.get("root_path", "").rstrip("/"))
         target = f"http://127.0.0.1:{self.port}{path}" + (f"?{request.url.query}" if request.url.query else "")
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
-        session = aiohttp.ClientSession(auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None))
+        # The request goes on as it is: what the client does not accept, compression for one, it must not be sent.
+        session = aiohttp.ClientSession(
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None),
+            skip_auto_headers=["Accept", "Accept-Encoding", "Content-Type", "User-Agent"],
+        )
         try:
             answer = await session.request(request.method, target, data=await request.body(), headers=headers)
         except BaseException:
