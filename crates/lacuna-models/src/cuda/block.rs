@@ -8,20 +8,13 @@ use super::experts::RoutedRows;
 use super::forward::Machine;
 use super::graphs::Pass;
 use super::inputs::DeviceInputs;
-use super::kernel::{
-    Ahead, Attend, CacheCall, Factors, MatricesCall, NormCall, Output, Reading, RotateCall, Rows, Tile,
-};
+use super::kernel::{Attend, CacheCall, Factors, MatricesCall, NormCall, Output, Reading, RotateCall, Rows, Tile};
 use super::matrix::{ElementSlice, Operand, Part};
 use super::rope::Rope;
 use super::staging::Indices;
 use super::weights::{Block, Network, Weights};
 use crate::Result;
 use crate::weight::Sizes;
-
-/// Rows up to which a pass is bound by reading weights.
-const FEW_ROWS: usize = 64;
-/// Bytes of weights that short kernels bring to the GPU's cache before they are read.
-const AHEAD: usize = 24 << 20;
 
 /// All that a forward pass computes with.
 pub(crate) struct Computation<'a> {
@@ -51,10 +44,7 @@ impl<'a> Computation<'a> {
             let mass = pass.mass_layers.binary_search(&layer).ok();
             let mass = mass.map(|index| activations.mass.slice(index * size..(index + 1) * size));
             let hidden = activations.hidden.all();
-            let first =
-                if layer < last { block.query_key_value.all() } else { block.query_key_value.part(query, 2 * key) };
-            let ahead = ahead(rows, Some(first));
-            self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input(), ahead)?;
+            self.norm(hidden, Rows::First(rows), block.attention_norm.all(), None, activations.block_input())?;
             if layer < last {
                 self.query_key_values(block, rows, layer)?;
                 let context = Attend {
@@ -65,7 +55,6 @@ impl<'a> Computation<'a> {
                     key_stride: stride,
                     output: Some(activations.input.all()),
                     mass,
-                    ahead: self.behind_attention(block, rows),
                     ..self.last_context(layer, self.inputs.tiles, Rows::First(rows))
                 };
                 self.attend(context)?;
@@ -103,14 +92,12 @@ impl<'a> Computation<'a> {
         let (block, activations) = (&self.weights.blocks[layer], self.activations);
         let selected = Rows::Selected(rows);
         let input = activations.block_input();
-        let ahead = ahead(rows.len(), Some(block.query_key_value.part(0, self.sizes.query)));
-        self.norm(activations.hidden.all(), selected, block.attention_norm.all(), Some(output), input, ahead)?;
+        self.norm(activations.hidden.all(), selected, block.attention_norm.all(), Some(output), input)?;
         self.queries(block, selected)?;
         let context = self.last_context(layer, tiles, selected);
         // SAFETY: the caller's promise.
         unsafe {
-            let ahead = self.behind_attention(block, rows.len());
-            self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ahead, ..context })?;
+            self.machine.kernels.attention(Attend { output: Some(activations.input.all()), ..context })?;
         }
         self.finish_block(block, RoutedRows { count: rows.len(), present, hidden: output })
     }
@@ -126,10 +113,8 @@ impl<'a> Computation<'a> {
         reading: &Reading,
     ) -> Result<()> {
         let input = self.activations.input.all();
-        let head = self.weights.head.all();
-        let ahead = ahead(rows.count(), Some(head));
-        self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input), ahead)?;
-        let Part { rows: Operand::Elements(weights), k, .. } = head else {
+        self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input))?;
+        let Part { rows: Operand::Elements(weights), k, .. } = self.weights.head.all() else {
             unreachable!("the vocabulary projection has 16 bits")
         };
         // SAFETY: the caller's promise.
@@ -158,17 +143,7 @@ impl<'a> Computation<'a> {
             positions: self.inputs.positions,
             open: self.inputs.open,
             layer,
-            ahead: Default::default(),
         }
-    }
-
-    /// The weights that are read after a block's attention.
-    fn behind_attention(&self, block: &Block, rows: usize) -> [Ahead; 2] {
-        let then = match &block.experts {
-            Some(experts) if rows <= FEW_ROWS => Ahead::of(experts.router.all()),
-            _ => ahead(rows, block.gate_up_of_all()),
-        };
-        [ahead(rows, Some(block.output.all())), then]
     }
 
     /// Attention of all rows.
@@ -208,11 +183,9 @@ impl<'a> Computation<'a> {
         if let Some(bias) = &block.output_bias {
             self.machine.kernels.add_bias(hidden, count, bias.all())?;
         }
-        let network = block.network.as_ref();
-        let gate_up = ahead(count, block.gate_up_of_all());
         // Routers and experts take elements whatever the precision of the other products.
         let normalized = if block.experts.is_some() { Operand::Elements(activations.input.all()) } else { input };
-        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, normalized, gate_up)?;
+        self.norm(hidden, Rows::First(count), block.feed_forward_norm.all(), None, normalized)?;
         if let (Some(experts), Some(routed)) = (&block.experts, &activations.routed) {
             // SAFETY: whoever made the rows has told how many of them are there.
             unsafe { self.machine.kernels.experts(routed.call(experts, rows, &activations.input))? };
@@ -220,10 +193,9 @@ impl<'a> Computation<'a> {
                 self.quantize_input(count, width)?;
             }
         }
-        if let Some(Network { gate_up, down }) = network {
+        if let Some(Network { gate_up, down }) = &block.network {
             self.multiply(count, gate_up.all(), Output::Elements(activations.gate_up.all()))?;
-            let ahead = ahead(count, Some(down.all()));
-            self.machine.kernels.silu_times(activations.gate_up.all(), count, down.k, input, ahead)?;
+            self.machine.kernels.silu_times(activations.gate_up.all(), count, down.k, input)?;
             self.multiply(count, down.all(), residual)?;
         }
         Ok(())
@@ -243,10 +215,9 @@ impl<'a> Computation<'a> {
         weight: DeviceSlice<'_, f32>,
         copy: Option<DeviceSlice<'_, f32>>,
         output: Operand<'_>,
-        ahead: Ahead,
     ) -> Result<()> {
         let epsilon = self.sizes.epsilon;
-        self.machine.kernels.rms_norm(NormCall { input, rows, weight, epsilon, copy, output, ahead })
+        self.machine.kernels.rms_norm(NormCall { input, rows, weight, epsilon, copy, output })
     }
 
     /// `output (+)= block_input · part` for `m` rows.
@@ -315,9 +286,4 @@ impl<'a> Computation<'a> {
         // launched so far is done.
         unsafe { self.machine.kernels.rotate(call) }
     }
-}
-
-/// The weights that a kernel brings to the GPU's cache before they are read for so many rows.
-fn ahead(rows: usize, weights: Option<Part<'_>>) -> Ahead {
-    weights.filter(|_| rows <= FEW_ROWS).map_or_else(Ahead::default, |weights| weights.ahead(AHEAD))
 }

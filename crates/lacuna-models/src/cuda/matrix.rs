@@ -7,7 +7,7 @@ use super::buffer::{Buffer, DeviceSlice};
 use super::fp8::{Fp8Rows, Fp8Slice};
 use super::gpu::Gpu;
 use super::int4::{Int4Rows, Int4Slice};
-use super::kernel::{Ahead, Element, In, Out, Untyped};
+use super::kernel::{Element, In, Out, Untyped};
 use crate::{Precision, Result};
 
 /// Values of the dtype that attention and all products but fp8's are computed in.
@@ -165,21 +165,6 @@ pub(crate) struct Part<'a> {
     pub(crate) rows: Operand<'a>,
     pub(crate) n: usize,
     pub(crate) k: usize,
-}
-
-impl Part<'_> {
-    /// The first `most` bytes of it, for a kernel to bring to the GPU's cache.
-    pub(crate) fn ahead(&self, most: usize) -> Ahead {
-        let (address, bytes) = match self.rows {
-            Operand::Elements(elements) => (elements.address(), elements.len() * elements.size),
-            Operand::Fp8(Fp8Slice { values, .. }) => (values.address(), values.len()),
-            Operand::Int4(Int4Slice { tiles, .. }) => (tiles.address(), tiles.len()),
-        };
-        // Sixteen at a time.
-        let start = address.next_multiple_of(16);
-        let bytes = bytes.saturating_sub((start - address) as usize).min(most) / 16 * 16;
-        Ahead { first: In::at(start), bytes: bytes as u64 }
-    }
 }
 
 impl Matrix {

@@ -10,7 +10,7 @@ use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::int4::Int4Rows;
 use super::kernel::{Kernels, NoiseCall, Slots, Source, Table, expert_lines};
-use super::matrix::{Contents, ElementSlice, Elements, Matrix, Part, Target};
+use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
 use crate::checkpoint::{StoredType, Tensor};
@@ -116,20 +116,6 @@ impl Block {
             experts: experts.map(|experts| Experts::load(loader, layer, experts)).transpose()?,
             network: network.map(|mlp| Network::load(loader, layer, mlp)).transpose()?,
         })
-    }
-}
-
-impl Block {
-    /// Gates and values that all rows go through, if there are some: of the network, or of the shared expert.
-    pub(crate) fn gate_up_of_all(&self) -> Option<Part<'_>> {
-        match (&self.network, &self.experts) {
-            (Some(network), _) => Some(network.gate_up.all()),
-            (None, Some(experts)) if Slots::hold_shared(&experts.description) => {
-                let (all, rows) = (experts.gate_up.n, experts.gate_up.n / Slots::of(&experts.description).experts);
-                Some(experts.gate_up.part(all - rows, rows))
-            }
-            _ => None,
-        }
     }
 }
 

@@ -76,7 +76,6 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
             positions: positions.all(),
             open: open.all(),
             layer,
-            ahead: Default::default(),
         };
         // SAFETY: the tiles are made of rows and keys of the two views, and of caches with two layers, which are alive.
         unsafe { its.kernels.attention(call) }

@@ -7,7 +7,7 @@ use super::lab::{Lab, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::fp8::Fp8Rows;
-use crate::cuda::kernel::{Ahead, CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
+use crate::cuda::kernel::{CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
 use crate::cuda::matrix::Operand;
 
 const EPSILON: f32 = 1e-5;
@@ -60,7 +60,6 @@ pub(super) fn rms_norm(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             epsilon: EPSILON,
             copy: Some(target.1.all()),
             output: Operand::Elements(target.0.all()),
-            ahead: Ahead::default(),
         })
     };
     let its = lab.clone();
@@ -198,8 +197,7 @@ pub(super) fn silu_times(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
     let output = Rc::new(lab.element_room(rows * width)?);
     let (its, target) = (lab.clone(), output.clone());
-    let launch =
-        move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Elements(target.all()), Ahead::default());
+    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Elements(target.all()));
     let its = lab.clone();
     Ok(Case {
         launch: Box::new(launch),
@@ -250,7 +248,6 @@ pub(super) fn rms_norm_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
             epsilon: EPSILON,
             copy: None,
             output: Operand::Fp8(target.all()),
-            ahead: Ahead::default(),
         })
     };
     let its = lab.clone();
@@ -273,8 +270,7 @@ pub(super) fn silu_times_fp8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (gate_up, values) = lab.elements(&noise(1, rows * 2 * width))?;
     let output = Rc::new(Fp8Rows::new(&lab.gpu, rows, width)?);
     let (its, target) = (lab.clone(), output.clone());
-    let launch =
-        move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Fp8(target.all()), Ahead::default());
+    let launch = move || its.kernels.silu_times(gate_up.all(), rows, width, Operand::Fp8(target.all()));
     let its = lab.clone();
     Ok(Case {
         launch: Box::new(launch),

@@ -190,14 +190,10 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
     follow();
     attend<false>(a);
 }
 extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
     follow();
     attend<true>(a);
 }
@@ -277,14 +273,10 @@ DEVICE void attend(const Attention& a) {
 }
 
 KERNEL attention(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
     follow();
     attend(a);
 }
 KERNEL attention_with_mass(Attention a) {
-    look_ahead(a.ahead);
-    look_ahead(a.then);
     follow();
     attend(a);
 }

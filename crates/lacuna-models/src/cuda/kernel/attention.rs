@@ -5,7 +5,7 @@ use super::super::buffer::DeviceSlice;
 use super::super::compile::Variant;
 use super::super::matrix::ElementSlice;
 use super::super::staging::Indices;
-use super::rows::{Ahead, Rows};
+use super::rows::Rows;
 use super::structs::{Element, In, Out, c_structs, to_u32};
 use super::table::{Grid, Kernels};
 use crate::Result;
@@ -52,8 +52,6 @@ c_structs! {
         positions: In<u32>,
         /// Of all keys: 1 where unmasked, else 0.
         open: In<f32>,
-        ahead: Ahead,
-        then: Ahead,
         query_stride: u32,
         key_stride: u32,
         output_stride: u32,
@@ -113,7 +111,6 @@ pub(crate) struct Attend<'a> {
     /// 1 for each key that is unmasked, else 0.
     pub(crate) open: DeviceSlice<'a, f32>,
     pub(crate) layer: usize,
-    pub(crate) ahead: [Ahead; 2],
 }
 
 impl Kernels {
@@ -140,8 +137,6 @@ impl Kernels {
             rows: call.rows.list(),
             positions: call.positions.list().into(),
             open: call.open.into(),
-            ahead: call.ahead[0],
-            then: call.ahead[1],
             query_stride: to_u32(call.query_stride),
             key_stride: to_u32(call.key_stride),
             output_stride: to_u32(output_stride),

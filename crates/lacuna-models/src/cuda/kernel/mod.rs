@@ -27,7 +27,7 @@ pub(crate) use int4::SharedSums;
 pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
 pub(crate) use routing::{ExpertTile, arrivals};
-pub(crate) use rows::{Ahead, CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table};
+pub(crate) use rows::{CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{
     Candidate, CollectCall, ENTROPY, ROUND_GROWTH, RankTask, Ranking, ReadState, SCORE, SPARE_LARGEST, SURPRISAL,
     ScoreTask,

@@ -1,15 +1,5 @@
 // Single rows between matrix products: a block takes a row. The structs are in rows.rs.
 
-// Begins to bring memory to the cache of the GPU; all blocks share the work.
-DEVICE void look_ahead(const Ahead& ahead) {
-#if __CUDA_ARCH__ >= 900
-    const u64 piece = 8192, thread = ((u64)blockIdx.y * gridDim.x + blockIdx.x) * 32 + threadIdx.x;
-    if (threadIdx.x >= 32) return;
-    for (u64 at = thread * piece; at < ahead.bytes; at += (u64)gridDim.x * gridDim.y * 32 * piece)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(ahead.first + at), "r"((u32)min(piece, ahead.bytes - at)));
-#endif
-}
-
 KERNEL embed(Embedding e) {
     follow();
     size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
@@ -53,7 +43,6 @@ DEVICE float scale_of(const Norm& n) {
 
 // output = row / sqrt(mean(row^2) + epsilon) * weight
 KERNEL rms_norm(Norm n) {
-    look_ahead(n.ahead);
     element* output = (element*)n.output + (size_t)blockIdx.x * n.width;
     if (n.width % 4 || n.width > KEPT * 4 * blockDim.x) {
         follow();
@@ -163,7 +152,6 @@ DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 
 // output = silu(gate) * up
 KERNEL silu_times(Gate g) {
-    look_ahead(g.ahead);
     follow();
     const element* gate = g.gate_up + (size_t)blockIdx.x * 2 * g.width;
     const element* up = gate + g.width;

@@ -13,12 +13,6 @@ use crate::Result;
 const NO_INT4: &str = "weights alone are in int4";
 
 c_structs! {
-    /// Memory that the next kernel will read.
-    struct Ahead {
-        first: In<u8>,
-        bytes: u64,
-    }
-
     /// Place of a row's keys and values in a KV cache.
     struct CacheSlot {
         /// Those of the first layer; null if the row is not cached.
@@ -47,7 +41,6 @@ c_structs! {
         scales: Out<f32>,
         /// The rows before normalization; null if they are not wanted.
         copy: Out<f32>,
-        ahead: Ahead,
         width: u32,
         epsilon: f32,
     }
@@ -93,16 +86,7 @@ c_structs! {
         output: Out<Untyped>,
         /// A scale for each row in fp8.
         scales: Out<f32>,
-        ahead: Ahead,
         width: u32,
-    }
-}
-
-impl Ahead {
-    /// All of a slice.
-    pub(crate) fn of(slice: DeviceSlice<'_, f32>) -> Self {
-        // Sixteen bytes at a time.
-        Self { first: In::at(slice.address()), bytes: (slice.len() / 4 * 16) as u64 }
     }
 }
 
@@ -164,7 +148,6 @@ pub(crate) struct NormCall<'a> {
     /// Gets the rows as they were.
     pub(crate) copy: Option<DeviceSlice<'a, f32>>,
     pub(crate) output: Operand<'a>,
-    pub(crate) ahead: Ahead,
 }
 
 /// A place for keys and values.
@@ -223,7 +206,7 @@ impl Kernels {
 
     /// `output = row / sqrt(mean(row²) + epsilon) · weight`.
     pub(crate) fn rms_norm(&self, call: NormCall<'_>) -> Result<()> {
-        let NormCall { input, rows, weight, epsilon, copy, output, ahead } = call;
+        let NormCall { input, rows, weight, epsilon, copy, output } = call;
         let (width, count) = (weight.len(), rows.count());
         assert!(rows.bound() * width <= input.len() && copy.is_none_or(|copy| count * width <= copy.len()));
         assert!(output.holds(count, width));
@@ -242,7 +225,6 @@ impl Kernels {
             output,
             scales,
             copy: copy.into(),
-            ahead,
             width: to_u32(width),
             epsilon,
         };
@@ -303,7 +285,6 @@ impl Kernels {
         rows: usize,
         width: usize,
         output: Operand<'_>,
-        ahead: Ahead,
     ) -> Result<()> {
         assert!(rows * 2 * width <= gate_up.len() && output.holds(rows, width));
         let gate_up = gate_up.input();
@@ -319,6 +300,6 @@ impl Kernels {
             Operand::Int4(_) => unreachable!("{NO_INT4}"),
         };
         // SAFETY: a block reads and writes its own row, which the assertion made sure of.
-        unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, ahead, width: to_u32(width) }) }
+        unsafe { kernel.launch(&self.gpu, grid, &Gate { gate_up, output, scales, width: to_u32(width) }) }
     }
 }
