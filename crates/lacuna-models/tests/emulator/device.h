@@ -261,11 +261,6 @@ inline void bar_sync(unsigned team, unsigned threads) {
     if (threads != 128) fail("teams of other than 128 threads are not emulated");
     block->wait(block->teams[team]);
 }
-inline void cp_async_bulk_prefetch_L2_global(const unsigned char* from, unsigned bytes) {
-    if ((uintptr_t)from % 16 || bytes % 16) fail("a prefetch is not aligned");
-    // It may not be of what is not there.
-    if (bytes) (void)(*(const volatile unsigned char*)from + *(const volatile unsigned char*)(from + bytes - 1));
-}
 // Blocks never run at once.
 inline void griddepcontrol_launch_dependents() {}
 inline void griddepcontrol_wait() {}
