@@ -145,6 +145,25 @@ impl Layout {
         self.tokens.len()
     }
 
+    /// The attention that flows to each position of a view: column sums of the product of all layers, made from the last layer down. A
+    /// layer is `[row][position]`: what each row pays, the mean over heads.
+    pub(crate) fn rollout<'a>(&self, view: usize, layers: impl DoubleEndedIterator<Item = &'a [f32]>) -> Vec<f32> {
+        let span = self.spans[view];
+        let positions = &self.positions[span.start..span.start + span.tokens];
+        let mut flow = vec![1.0; span.length];
+        for paid in layers.rev() {
+            let mut below = flow.clone();
+            positions.iter().for_each(|&position| below[position] = 0.0);
+            for (paid, &position) in paid.chunks_exact(span.length).zip(positions) {
+                let share = flow[position] / (1.0 + paid.iter().map(|paid| f64::from(*paid)).sum::<f64>());
+                below[position] += share;
+                below.iter_mut().zip(paid).for_each(|(below, paid)| *below += share * f64::from(*paid));
+            }
+            flow = below;
+        }
+        flow.into_iter().map(|flow| flow as f32).collect()
+    }
+
     /// True if a mask stands in a row.
     pub(crate) fn is_masked(&self, row: usize) -> bool {
         self.tokens[row] == self.mask

@@ -128,7 +128,7 @@ impl Forward {
             }
         }
         for rollout in &rollouts {
-            seen[rollout.view].rollout = rollout.importance(layout);
+            seen[rollout.view].rollout = layout.rollout(rollout.view, rollout.layers.iter().map(Vec::as_slice));
         }
         seen
     }
@@ -314,26 +314,6 @@ impl Work {
 struct Rollout {
     view: usize,
     layers: Vec<Vec<f32>>,
-}
-
-impl Rollout {
-    /// The attention that flows to each position: column sums of the product of all layers, made from the last layer down.
-    fn importance(&self, layout: &Layout) -> Vec<f32> {
-        let span = layout.spans[self.view];
-        let positions = &layout.positions[span.start..span.start + span.tokens];
-        let mut flow = vec![1.0; span.length];
-        for paid in self.layers.iter().rev() {
-            let mut below = flow.clone();
-            positions.iter().for_each(|&position| below[position] = 0.0);
-            for (paid, &position) in paid.chunks_exact(span.length).zip(positions) {
-                let share = flow[position] / (1.0 + paid.iter().map(|paid| f64::from(*paid)).sum::<f64>());
-                below[position] += share;
-                below.iter_mut().zip(paid).for_each(|(below, paid)| *below += share * f64::from(*paid));
-            }
-            flow = below;
-        }
-        flow.into_iter().map(|flow| flow as f32).collect()
-    }
 }
 
 /// Keeps a layer's attention for the views whose rollout is asked for.

@@ -167,8 +167,9 @@ impl<'a> Computation<'a> {
             tasks: self.inputs.matrix_tasks.slice(tasks.clone()),
             output: self.activations.matrices.all(),
             longest: pass.longest_matrix,
+            layer,
         };
-        // SAFETY: `MatrixTasks` names views of the layout, whose positions are all computed, and entries that there is room for.
+        // SAFETY: `MatrixTasks` names views of the layout, whose positions are computed or cached, and entries that there is room for.
         unsafe { self.machine.kernels.add_attention(call) }
     }
 

@@ -13,7 +13,7 @@ use super::compile::Variant;
 use super::gpu::Gpu;
 use super::graphs::{Graphs, Pass};
 use super::inputs::{Bounds, MatrixTasks, PassInputs, ScoreTasks};
-use super::kernel::{CollectCall, Kernels, Reading, Rows, Tile};
+use super::kernel::{CacheSlot, CollectCall, Kernels, Reading, Rows, Tile};
 use super::kv_store::KvStore;
 use super::product::Products;
 use super::rope::Rope;
@@ -113,8 +113,10 @@ impl Forward {
         mass_layers.sort_unstable();
         mass_layers.dedup();
         let tasks = ScoreTasks::of(layout, views, &mass_layers);
-        let matrices = MatrixTasks::of(layout, views, self.shape.heads);
-        let pass = self.send_inputs(layout, mass_layers, &tasks, &matrices)?;
+        let cache_slots = self.kv_store.slots(layout)?;
+        let layers = self.weights.blocks.len();
+        let matrices = MatrixTasks::of(layout, views, &self.kv_store, self.shape.heads, layers)?;
+        let pass = self.send_inputs(layout, mass_layers, cache_slots, &tasks, &matrices)?;
         let rows = pass.rows;
         self.compute(pass)?;
         if tasks.scores + matrices.entries == 0 {
@@ -129,25 +131,31 @@ impl Forward {
     }
 
     /// Observations of the views, once their scores are here.
-    pub(crate) fn observations(&self, views: &[View<'_>], scores: Option<PendingScores>) -> Vec<Observation> {
+    pub(crate) fn observations(
+        &self,
+        layout: &Layout,
+        views: &[View<'_>],
+        scores: Option<PendingScores>,
+    ) -> Vec<Observation> {
         let take = |list: fn(&PendingScores) -> &Fetched<f32>| -> &[f32] {
             scores.as_ref().map_or(&[], |pending| self.landing.get(list(pending)))
         };
         let (mut scores, mut entries) = (take(|pending| &pending.scores), take(|pending| &pending.matrices));
-        let next = |found: &mut &[f32], count: usize| -> Vec<f32> {
+        fn next<'a>(found: &mut &'a [f32], count: usize) -> &'a [f32] {
             let (these, rest) = found.split_at(count);
             *found = rest;
-            these.to_vec()
+            these
+        }
+        let mut show = |(index, view): (usize, &View<'_>)| {
+            let (length, span) = (view.tokens.len(), layout.spans[index]);
+            let size = span.tokens * span.length;
+            let dependency = view.attention.iter().map(|_| next(&mut scores, length).to_vec()).collect();
+            let matrix = next(&mut entries, if view.matrix.is_empty() { 0 } else { size }).to_vec();
+            let all = next(&mut entries, if view.rollout { self.weights.blocks.len() * size } else { 0 });
+            let rollout = if view.rollout { layout.rollout(index, all.chunks_exact(size.max(1))) } else { Vec::new() };
+            Observation { dependency, matrix, rollout }
         };
-        let mut show = |view: &View<'_>| {
-            let length = view.tokens.len();
-            Observation {
-                dependency: view.attention.iter().map(|_| next(&mut scores, length)).collect(),
-                matrix: next(&mut entries, if view.matrix.is_empty() { 0 } else { length * length }),
-                ..Observation::default()
-            }
-        };
-        views.iter().map(&mut show).collect()
+        views.iter().enumerate().map(&mut show).collect()
     }
 
     /// Makes room for a pass, and sends its inputs.
@@ -155,12 +163,12 @@ impl Forward {
         &mut self,
         layout: &Layout,
         mass_layers: Vec<usize>,
+        cache_slots: Vec<CacheSlot>,
         scores: &ScoreTasks,
         matrices: &MatrixTasks,
     ) -> Result<Pass> {
         let rows = padded(layout.rows());
         self.all.select(layout, 0..layout.rows(), self.shape.tile);
-        let cache_slots = self.kv_store.slots(layout)?;
         let mut tiles = tiles(layout, &self.all, &self.kv_store)?;
         tiles.resize(tiles.len().next_multiple_of(4), Tile::default());
         let longest = layout.spans.iter().map(|span| span.length).max().unwrap_or(0);

@@ -8,6 +8,7 @@ use lacuna::View;
 use super::buffer::DeviceSlice;
 use super::gpu::Gpu;
 use super::kernel::{CacheSlot, MatrixTask, ScoreTask, Tile, to_u32};
+use super::kv_store::KvStore;
 use super::staging::{Indices, Sent, SentIndices, Staging};
 use crate::layout::Layout;
 use crate::{Error, Result};
@@ -176,7 +177,7 @@ impl ScoreTasks {
     }
 }
 
-/// The attention matrices that all views ask for.
+/// The attention matrices that all views ask for, or that their rollout takes.
 pub(crate) struct MatrixTasks {
     tasks: Vec<MatrixTask>,
     /// Layers, ascending, each with its tasks.
@@ -188,34 +189,53 @@ pub(crate) struct MatrixTasks {
 }
 
 impl MatrixTasks {
-    /// `heads` is the number of heads, whose mean a matrix is.
-    pub(crate) fn of(layout: &Layout, views: &[View<'_>], heads: usize) -> Self {
+    /// `heads` is the number of heads, whose mean a matrix is. A view's mean over layers comes first, then each of `all_layers` if its rollout
+    /// is asked for.
+    pub(crate) fn of(
+        layout: &Layout,
+        views: &[View<'_>],
+        kv_store: &KvStore,
+        heads: usize,
+        all_layers: usize,
+    ) -> Result<Self> {
         let mut all = Self { tasks: Vec::new(), layers: Vec::new(), entries: 0, longest: 0 };
         let mut asking = Vec::new();
-        for (span, view) in layout.spans.iter().zip(views).filter(|(_, view)| !view.matrix.is_empty()) {
-            asking.push((span, view, all.entries));
-            all.entries += span.length * span.length;
+        for (span, view) in layout.spans.iter().zip(views).filter(|(_, view)| !view.matrix.is_empty() || view.rollout) {
+            let (cached, capacity) = kv_store.seen_by(span)?;
+            let (first_block, block) = span.block_lengths();
+            let task = MatrixTask {
+                cached,
+                capacity: to_u32(capacity),
+                start: to_u32(span.start),
+                rows: to_u32(span.tokens),
+                length: to_u32(span.length),
+                first_block: to_u32(first_block),
+                block: to_u32(block),
+                ..MatrixTask::default()
+            };
+            let (size, mean) = (span.tokens * span.length, all.entries);
+            all.entries += if view.matrix.is_empty() { 0 } else { size };
+            asking.push((view, task, mean, all.entries, size));
+            all.entries += if view.rollout { all_layers * size } else { 0 };
             all.longest = all.longest.max(span.length);
         }
-        let mut layers: Vec<usize> = asking.iter().flat_map(|(_, view, _)| view.matrix).copied().collect();
-        layers.sort_unstable();
-        layers.dedup();
-        for layer in layers {
-            let first = all.tasks.len();
-            for (span, view, output) in asking.iter().filter(|(_, view, _)| view.matrix.contains(&layer)) {
-                let (first_block, block) = span.block_lengths();
-                all.tasks.push(MatrixTask {
-                    output: *output as u64,
-                    start: to_u32(span.start),
-                    length: to_u32(span.length),
-                    first_block: to_u32(first_block),
-                    block: to_u32(block),
-                    first: u32::from(view.matrix.iter().min() == Some(&layer)),
-                    factor: 1.0 / (heads * view.matrix.len()) as f32,
-                });
+        for layer in 0..all_layers {
+            let begin = all.tasks.len();
+            for &(view, task, mean, rollout, size) in &asking {
+                if view.matrix.contains(&layer) {
+                    let first = u32::from(view.matrix.iter().min() == Some(&layer));
+                    let factor = 1.0 / (heads * view.matrix.len()) as f32;
+                    all.tasks.push(MatrixTask { output: mean as u64, first, factor, ..task });
+                }
+                if view.rollout {
+                    let output = (rollout + layer * size) as u64;
+                    all.tasks.push(MatrixTask { output, first: 1, factor: 1.0 / heads as f32, ..task });
+                }
             }
-            all.layers.push((layer, first..all.tasks.len()));
+            if begin < all.tasks.len() {
+                all.layers.push((layer, begin..all.tasks.len()));
+            }
         }
-        all
+        Ok(all)
     }
 }

@@ -76,12 +76,7 @@ impl CudaPredictor {
         let weights = Weights::load(&gpu, &kernels, checkpoint, precision)?;
         let forward = Forward::new(&gpu, kernels, variant, architecture, mask, weights, precision)?;
         let predictor = Self {
-            description: Description {
-                rollouts: false,
-                refreshes: false,
-                alternatives: false,
-                ..architecture.description(mask)
-            },
+            description: Description { refreshes: false, alternatives: false, ..architecture.description(mask) },
             architecture: architecture.clone(),
             precision,
             layout: Layout::new(architecture.shifted, architecture.attention.visibility.default_blocks()),
@@ -170,7 +165,7 @@ impl Predictor for CudaPredictor {
             gpu.wait()?;
         }
         reader.store_prefetched(layout, pending)?;
-        Ok(forward.observations(views, scores))
+        Ok(forward.observations(layout, views, scores))
     }
 
     fn read(&mut self, rows: &[Row<'_>]) -> lacuna::Result<Vec<Belief>> {

@@ -20,7 +20,8 @@ use lacuna::{
     TokenSet, View, Wrapper, decode,
 };
 use lacuna_models::{
-    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Shape, Specials, check, compile_kernels, describe_gpu,
+    Checkpoint, CudaPredictor, Device, Error, Model, Precision, Request, Shape, Specials, check, compile_kernels,
+    describe_gpu,
 };
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -252,6 +253,22 @@ with! { gpu:
             for strategy in ["credit", "dawn"] {
                 assert_eq!(run(strategy, gpu.as_mut()), run(strategy, cpu.as_mut()), "{name} {strategy}");
             }
+        }
+    }
+
+    fn the_cache_d2_decodes_as_on_the_cpu() {
+        for name in MODELS {
+            let checkpoint = tiny(name);
+            let run = |mut model: Box<dyn Model>| {
+                let request = Request::default().with("strategy", "confidence+threshold").unwrap().with("cache", "d2").unwrap();
+                let request = request.with("threshold", 0.3).unwrap().with("gen_length", 24usize).unwrap();
+                let plan = request.plan(&checkpoint).unwrap();
+                let prompts: [Vec<Token>; 2] = [(20..29).collect(), (40..45).collect()];
+                let mut runs = prompts.map(|prompt| plan.answer(&prompt, model.description()).unwrap());
+                decode(&mut runs, model.as_mut()).unwrap();
+                runs.map(|run| (run.trace().deltas.len(), run.canvas().tokens().to_vec()))
+            };
+            assert_eq!(run(on_gpu(&checkpoint, Precision::F32)), run(on_cpu(&checkpoint, Precision::F32)), "{name}");
         }
     }
 

@@ -135,11 +135,13 @@ pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         .map(|view| MatrixTask {
             output: (view * length * length) as u64,
             start: to_u32(view * length),
+            rows: to_u32(length),
             length: to_u32(length),
             first_block: to_u32(3 * view),
             block: to_u32(5 * view),
             first: 1,
             factor: 0.5 / heads as f32,
+            ..MatrixTask::default()
         })
         .to_vec();
     let again: Vec<MatrixTask> = tasks.iter().map(|task| MatrixTask { first: 0, ..*task }).collect();
@@ -158,6 +160,7 @@ pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
                 tasks: tasks.all(),
                 output: target.all(),
                 longest: length,
+                layer: 0,
             };
             // SAFETY: each task is one of the two views, and has a matrix of its own.
             unsafe { its.kernels.add_attention(call) }

@@ -16,21 +16,23 @@ KERNEL add_attention(Matrices m) {
     __shared__ float query[HEAD_SIZE];
     const MatrixTask task = m.tasks[blockIdx.y];
     const u32 row = blockIdx.x, lane = threadIdx.x % 32;
-    if (row >= task.length) return;
+    if (row >= task.rows) return;
     const u32 prefix = prefix_of(row, task.first_block, task.block, task.length);
+    const u32 stride = task.cached ? 2 * m.key_value_heads * HEAD_SIZE : m.key_stride;
+    const element* first = task.cached ? task.cached + (size_t)m.layer * task.capacity * stride : m.keys + (size_t)task.start * stride;
     float *sums = line, *weights = line + task.length;
     for (u32 key = threadIdx.x; key < task.length; key += blockDim.x) sums[key] = 0.0f;
     for (u32 head = 0; head < m.heads; head++) {
         const u32 key_head = head * m.key_value_heads / m.heads;
         const element* queries = m.queries + (size_t)(task.start + row) * m.query_stride + head * HEAD_SIZE;
-        const element* keys = m.keys + (size_t)task.start * m.key_stride + key_head * HEAD_SIZE;
+        const element* keys = first + key_head * HEAD_SIZE;
         __syncthreads();
         for (u32 i = threadIdx.x; i < HEAD_SIZE; i += blockDim.x) query[i] = widen(queries[i]) * m.scale;
         __syncthreads();
         float top = -INFINITE, total = 0.0f;
         for (u32 key = threadIdx.x / 32; key < prefix; key += blockDim.x / 32) {
             float sum = 0.0f;
-            for (u32 i = lane; i < HEAD_SIZE; i += 32) sum += query[i] * widen(keys[(size_t)key * m.key_stride + i]);
+            for (u32 i = lane; i < HEAD_SIZE; i += 32) sum += query[i] * widen(keys[(size_t)key * stride + i]);
             sum = warp_sum(sum);
             if (lane == 0) weights[key] = sum;
             top = fmaxf(top, sum);

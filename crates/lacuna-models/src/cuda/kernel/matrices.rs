@@ -8,12 +8,17 @@ use super::table::{Grid, Kernels};
 use crate::Result;
 
 c_structs! {
-    /// The matrix of a view in one layer. All positions of the view are rows.
+    /// The matrix of a view in one layer: what its rows pay to all positions.
     struct MatrixTask {
         /// Index of its first entry.
         output: u64,
-        /// The view's first row, and its positions.
+        /// The keys of the view's cache, if it attends to what is cached, else null; as in [`Tile`](super::Tile).
+        cached: In<Element>,
+        /// Positions that the cache has room for.
+        capacity: u32,
+        /// The view's first row, its rows, and its positions.
         start: u32,
+        rows: u32,
         length: u32,
         /// Length of the first block of block-causal attention, and of the others; 0 if rows see all keys.
         first_block: u32,
@@ -33,6 +38,7 @@ c_structs! {
         key_stride: u32,
         heads: u32,
         key_value_heads: u32,
+        layer: u32,
         /// 1 / sqrt(HEAD_SIZE).
         scale: f32,
     }
@@ -57,13 +63,15 @@ pub(crate) struct MatricesCall<'a> {
     pub(crate) output: DeviceSlice<'a, f32>,
     /// Positions of the longest view of a task.
     pub(crate) longest: usize,
+    pub(crate) layer: usize,
 }
 
 impl Kernels {
     /// Adds the attention of a layer to the matrices that it was asked for.
     ///
     /// # Safety
-    /// Each task names rows that there are queries and keys of, at most `longest`, and entries that are inside the output.
+    /// Each task names rows that there are queries of, positions that there are keys of, at most `longest`, and entries that are inside the
+    /// output.
     pub(crate) unsafe fn add_attention(&self, call: MatricesCall<'_>) -> Result<()> {
         let argument = Matrices {
             queries: call.queries.input(),
@@ -74,6 +82,7 @@ impl Kernels {
             key_stride: to_u32(call.key_stride),
             heads: to_u32(call.heads),
             key_value_heads: to_u32(call.key_value_heads),
+            layer: to_u32(call.layer),
             scale: 1.0 / (self.variant.head_size as f32).sqrt(),
         };
         let shared = 2 * call.longest * size_of::<f32>();
