@@ -118,11 +118,12 @@ impl Rig {
     fn new(lab: &Rc<Lab>, size: Size, format: u8) -> Result<Rc<Self>> {
         let (score, bias, groups) = match size {
             Size::Odd(0) => (Score::Softmax, RouterBias::None, None),
-            Size::Odd(1) => (Score::Softmax, RouterBias::Weights, None),
+            // More groups than a warp has lanes.
+            Size::Odd(1) => (Score::Softmax, RouterBias::Weights, Some(Groups { count: 66, kept: 5 })),
             _ => (Score::Sigmoid, RouterBias::Choice, Some(Groups { count: 4, kept: 2 })),
         };
         let router = Router { score, bias, renormalized: size != Size::Odd(0), scale: 2.5, groups };
-        let (count, active) = (size.of([3, 37, 40], 16), size.of([1, 5, 3], 8));
+        let (count, active) = (size.of([3, 132, 40], 16), size.of([1, 5, 3], 8));
         let step = if format == FP8 { 16 } else { 1 };
         let width = size.of([3, 70, 136], 512).next_multiple_of(step);
         let shared = [None, Some(width)][usize::from(size != Size::Odd(0))];
@@ -139,7 +140,7 @@ impl Rig {
         let [hidden, router, mut bias] = [noise(5, rows * width), noise(6, count * width), noise(7, count)];
         // One expert has all rows, some have none.
         bias.iter_mut().step_by(5).for_each(|bias| *bias -= 10.0);
-        bias[1] += 10.0;
+        bias[1] += 30.0;
         let outputs = noise(8, rows * of_a_row * width);
         let biased = experts.router.bias != RouterBias::None;
         Ok(Rc::new(Self {

@@ -85,8 +85,9 @@ DEVICE void score(const Routing& r, u32 first_row, u32 first_expert, u32 present
 // Floats that a warp chooses in.
 DEVICE u32 choice_room(const Routing& r) { return r.experts + max(r.groups, r.active) + r.active; }
 
-// For each group of experts zero, or minus infinity if it may not be chosen from: a group's score is the sum of its two best.
-DEVICE void judge_groups(const Routing& r, const float* preferences, float* groups) {
+// For each group of experts zero, or minus infinity if it may not be chosen from: a group's score is the sum of its two best. The preferences
+// are lost.
+DEVICE void judge_groups(const Routing& r, float* preferences, float* groups) {
     const u32 lane = threadIdx.x % 32, size = r.experts / r.groups;
     // Lanes share groups: as many for each as there are, a power of two.
     u32 share = 1;
@@ -107,14 +108,15 @@ DEVICE void judge_groups(const Routing& r, const float* preferences, float* grou
         if (group < r.groups && lane % share == 0) groups[group] = best + second;
     }
     __syncwarp();
-    for (u32 first = 0; first < r.groups; first += 32) {
-        const u32 group = min(first + lane, r.groups - 1);
+    // Scores stay until all groups have been compared with them.
+    for (u32 group = lane; group < r.groups; group += 32) {
         u32 ahead = 0;
         for (u32 other = 0; other < r.groups; other++)
             ahead += groups[other] > groups[group] || (groups[other] == groups[group] && other < group);
-        __syncwarp();
-        groups[group] = ahead < r.kept ? 0.0f : -INFINITE;
+        preferences[group] = ahead < r.kept ? 0.0f : -INFINITE;
     }
+    __syncwarp();
+    for (u32 group = lane; group < r.groups; group += 32) groups[group] = preferences[group];
     __syncwarp();
 }
 
