@@ -72,8 +72,11 @@ pub(super) fn collect(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (count, take) = (size.of([1, 37, 700], 320), size.of([1, 5, 64], 64));
     let temperature = 0.5;
-    // Rounded, so that there are ties.
-    let scores: Vec<f32> = noise(1, 2 * count).iter().map(|x| (x * 8.0).round()).collect();
+    // Rounded, so that there are ties; and one is no number.
+    let mut scores: Vec<f32> = noise(1, 2 * count).iter().map(|x| (x * 8.0).round()).collect();
+    if count > 1 {
+        scores[count / 2] = f32::NAN;
+    }
     let candidate = |i: usize| Candidate {
         position: to_u32(i),
         row: to_u32(100 + i),
@@ -125,7 +128,8 @@ pub(super) fn rank(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let exact = move || {
         let value = |i: usize| {
             let mean = (f64::from(scores[i]) + f64::from(scores[count + i])) / 2.0;
-            mean / temperature + candidates[i].noise
+            let value = mean / temperature + candidates[i].noise;
+            if value.is_nan() { f64::NEG_INFINITY } else { value }
         };
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));

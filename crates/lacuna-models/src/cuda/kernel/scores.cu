@@ -24,7 +24,8 @@ DEVICE u32 end_of(const ReadState& read, u32 rounds) {
     return end;
 }
 
-// One block for each view. A candidate's rank is the number of those before it; ties go to the lower index.
+// One block for each view. A candidate's rank is the number of those before it; ties go to the lower index, and a score that is no number
+// comes last, so that every rank is taken.
 KERNEL rank(RankArguments r) {
     extern __shared__ double means[];
     const RankTask task = r.tasks[blockIdx.x];
@@ -34,7 +35,8 @@ KERNEL rank(RankArguments r) {
         for (u32 source = 0; source < task.sources; source++)
             sum += r.scores[task.scores + source * task.tokens + candidates[i].position];
         const double mean = sum / task.sources;
-        means[i] = task.temperature > 0.0 ? mean / task.temperature + candidates[i].noise : mean;
+        const double score = task.temperature > 0.0 ? mean / task.temperature + candidates[i].noise : mean;
+        means[i] = score == score ? score : -INFINITE;
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < task.count; i += blockDim.x) {
