@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::heads::HeadTransform;
 use super::kernel::{Activations, Element, Lines, Small, WORTH_A_THREAD, exponentials, largest, scale};
-use super::key_values::{Context, KeyValues};
+use super::key_values::Head;
+use super::kv_store::{KvStore, Texts};
 use super::scratch::{Scratch, Scratched};
 use crate::Attention;
 use crate::layout::{Layout, Selection, Tile};
@@ -100,12 +101,12 @@ impl AttentionOutput {
         selection: &Selection,
         transform: HeadTransform<'_>,
         queries: &[f32],
-        context: &Context,
+        kv_store: &KvStore,
         want: Want,
     ) {
-        match context {
-            Context::F32(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
-            Context::Bf16(key_values) => self.compute_with(layout, selection, transform, queries, key_values, want),
+        match kv_store {
+            KvStore::F32(texts) => self.compute_with(layout, selection, transform, queries, texts, want),
+            KvStore::Bf16(texts) => self.compute_with(layout, selection, transform, queries, texts, want),
         }
     }
 
@@ -115,7 +116,7 @@ impl AttentionOutput {
         selection: &Selection,
         transform: HeadTransform<'_>,
         queries: &[f32],
-        key_values: &KeyValues<E>,
+        texts: &Texts<E>,
         want: Want,
     ) {
         let shape = self.shape;
@@ -130,7 +131,7 @@ impl AttentionOutput {
                 layout,
                 selection,
                 transform,
-                key_values,
+                texts,
             };
             E::with_scratch(|scratch| task.run(scratch, queries, want, mixed, mass));
         };
@@ -154,12 +155,12 @@ impl AttentionOutput {
         view: usize,
         transform: HeadTransform<'_>,
         queries: &[f32],
-        context: &Context,
+        kv_store: &KvStore,
         heads: &[usize],
     ) -> Vec<f32> {
-        match context {
-            Context::F32(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
-            Context::Bf16(keys) => self.weights_with(layout, selection, view, transform, queries, keys, heads),
+        match kv_store {
+            KvStore::F32(texts) => self.weights_with(layout, selection, view, transform, queries, texts, heads),
+            KvStore::Bf16(texts) => self.weights_with(layout, selection, view, transform, queries, texts, heads),
         }
     }
 
@@ -171,7 +172,7 @@ impl AttentionOutput {
         view: usize,
         transform: HeadTransform<'_>,
         queries: &[f32],
-        key_values: &KeyValues<E>,
+        texts: &Texts<E>,
         heads: &[usize],
     ) -> Vec<f32> {
         let (shape, length) = (self.shape, layout.spans[view].length);
@@ -181,7 +182,7 @@ impl AttentionOutput {
         let tiles: Vec<Tile> = selection.tiles.iter().copied().filter(tokens).collect();
         let mut means = vec![0.0; tiles.iter().map(|tile| tile.count).sum::<usize>() * length];
         let add = |means: &mut [f32], tile: Tile, head: usize, scratch: &mut Scratch<E>| {
-            let task = Task { shape, tile, head, layout, selection, transform, key_values };
+            let task = Task { shape, tile, head, layout, selection, transform, texts };
             let visible = task.visible();
             let totals = task.exponentials(scratch, queries, &mut [0.0; TILE]);
             let stride = row_stride(visible);
@@ -229,7 +230,7 @@ struct Task<'a, E> {
     layout: &'a Layout,
     selection: &'a Selection,
     transform: HeadTransform<'a>,
-    key_values: &'a KeyValues<E>,
+    texts: &'a Texts<E>,
 }
 
 impl<E: Scratched> Task<'_, E> {
@@ -240,13 +241,8 @@ impl<E: Scratched> Task<'_, E> {
         }
         let Shape { heads, key_value_heads, head_size, .. } = self.shape;
         let Tile { view, count, .. } = self.tile;
-        let span = self.layout.spans[view];
-        let mix = Small {
-            activations: &scratch.probabilities,
-            weights: self.key_values.values_of(self.shape, view, span.keys(), self.head * key_value_heads / heads),
-            panel: self.shape.value_panel::<E>(span.keys()),
-            n: head_size,
-        };
+        let Head { values, value_panel, .. } = self.texts.head(view, self.head * key_value_heads / heads);
+        let mix = Small { activations: &scratch.probabilities, weights: values, panel: value_panel, n: head_size };
         mix.multiply(mixed, head_size);
         for (row, total) in mixed.chunks_exact_mut(head_size).zip(&totals[..count]) {
             scale(row, (1.0 / total) as f32);
@@ -277,7 +273,7 @@ impl<E: Scratched> Task<'_, E> {
         scores.resize(count * stride);
         let score = Small {
             activations: &*tile_queries,
-            weights: self.key_values.keys_of(self.shape, view, span.keys(), key_head),
+            weights: self.texts.head(view, key_head).keys,
             panel: self.shape.key_panel::<E>(),
             n: visible,
         };

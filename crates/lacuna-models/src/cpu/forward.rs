@@ -8,7 +8,6 @@ use super::experts::Routed;
 use super::feed_forward::FeedForward;
 use super::heads::HeadTransform;
 use super::kernel::{Lines, rms_norm};
-use super::key_values::Context;
 use super::kv_store::KvStore;
 use super::matrix::{Gated, Input};
 use super::refresh::Refreshed;
@@ -26,9 +25,7 @@ pub(crate) struct Forward {
     pub(super) rope: Rope,
     /// The residual stream of all rows before the last block.
     hidden: Lines<f32>,
-    /// The keys and values of the last block, after a forward pass.
-    context: Context,
-    /// Keys and values of earlier forward passes.
+    /// Keys and values: of the last block, after a forward pass, and those of earlier passes.
     pub(crate) kv_store: KvStore,
     /// Layer outputs of rows in earlier forward passes.
     pub(crate) refreshed: Refreshed,
@@ -66,9 +63,8 @@ impl Forward {
             sizes: architecture.sizes(),
             rope: Rope::new(architecture.attention.rotary, architecture.attention.rope_theta),
             hidden: Lines::new(0),
-            context: Context::new(precision.attention()),
-            kv_store: KvStore::default(),
-            refreshed: Refreshed::new(Context::new(precision.attention())),
+            kv_store: KvStore::new(shape, precision.attention()),
+            refreshed: Refreshed::new(KvStore::new(shape, precision.attention())),
             all: Selection::default(),
             masked: Selection::default(),
             work,
@@ -77,7 +73,7 @@ impl Forward {
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, shape, sizes, rope, hidden, context, kv_store, all, masked, work, .. } = self;
+        let Self { weights, sizes, rope, hidden, kv_store, all, masked, work, .. } = self;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
         let blank =
@@ -98,32 +94,31 @@ impl Forward {
             let Work { input, query, key_value, .. } = work;
             let mut fill = || {
                 block.key_value.apply(input, key_value);
-                let seen = kv_store.complete(layout, layer, key_value);
                 let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-                context.fill(*shape, layout, transform, seen);
+                kv_store.fill(layout, layer, transform, key_value);
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
                 // Together, so that no thread waits at the end of the one for the other to begin.
                 rayon::join(fill, || block.query.apply(input, query));
-                work.finish(*sizes, block, layout, all, rope, context, hidden);
+                work.finish(*sizes, block, layout, all, rope, kv_store, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
-                record_rollout(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
-                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
+                record_rollout(work, layout, all, block.query_transform(*sizes, rope), kv_store, views, &mut rollouts);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), kv_store, views, layer, &mut seen);
                 continue;
             }
             fill();
             if views.iter().any(|view| view.matrix.contains(&layer) || view.rollout) {
                 work.project_queries(block);
-                record_rollout(work, layout, all, block.query_transform(*sizes, rope), context, views, &mut rollouts);
-                add_matrices(work, layout, all, block.query_transform(*sizes, rope), context, views, layer, &mut seen);
+                record_rollout(work, layout, all, block.query_transform(*sizes, rope), kv_store, views, &mut rollouts);
+                add_matrices(work, layout, all, block.query_transform(*sizes, rope), kv_store, views, layer, &mut seen);
             }
             if views.iter().any(|view| observes(view, layer)) {
                 masked.select(layout, masked_rows(layout, views, layer), tile_rows());
                 work.normalize(*sizes, block, hidden, Some(masked));
                 work.project_queries(block);
                 let transform = block.query_transform(*sizes, rope);
-                work.attended.compute(layout, masked, transform, &work.query, context, Want::Mass);
+                work.attended.compute(layout, masked, transform, &work.query, kv_store, Want::Mass);
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
@@ -136,7 +131,7 @@ impl Forward {
     /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
     /// source are computed.
     pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
-        let Self { weights, shape, sizes, rope, hidden, context, kv_store, all, masked: one, work, .. } = self;
+        let Self { weights, sizes, rope, hidden, kv_store, all, masked: one, work, .. } = self;
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
         for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
@@ -151,7 +146,7 @@ impl Forward {
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             block.key_value.apply(&work.input, &mut work.key_value);
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            context.fill(*shape, layout, transform, kv_store.complete(layout, layer, &work.key_value));
+            kv_store.fill(layout, layer, transform, &work.key_value);
             for source in sources.iter().filter(|source| source.layer == layer) {
                 work.normalize(*sizes, block, hidden, Some(one));
                 work.project_queries(block);
@@ -162,7 +157,7 @@ impl Forward {
                     one.tiles[0].view,
                     transform,
                     &work.query,
-                    context,
+                    kv_store,
                     &source.heads,
                 );
                 mean.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / sources.len() as f32);
@@ -170,7 +165,7 @@ impl Forward {
             if layer < last {
                 work.normalize(*sizes, block, hidden, None);
                 work.project_queries(block);
-                work.finish(*sizes, block, layout, all, rope, context, hidden);
+                work.finish(*sizes, block, layout, all, rope, kv_store, hidden);
             }
         }
         mean
@@ -178,7 +173,7 @@ impl Forward {
 
     /// The output of the last block for a selection of rows.
     pub(crate) fn finish(&mut self, layout: &Layout, selection: &Selection, output: &mut Lines<f32>) {
-        let Self { weights, sizes, rope, hidden, context, work, .. } = self;
+        let Self { weights, sizes, rope, hidden, kv_store, work, .. } = self;
         let block = weights.blocks.last().expect("a model has a block");
         output.resize(selection.len() * sizes.hidden);
         for (row, &source) in output.chunks_exact_mut(sizes.hidden).zip(&selection.rows) {
@@ -186,7 +181,7 @@ impl Forward {
         }
         work.normalize(*sizes, block, output, None);
         work.project_queries(block);
-        work.finish(*sizes, block, layout, selection, rope, context, output);
+        work.finish(*sizes, block, layout, selection, rope, kv_store, output);
     }
 
     /// The logits of some rows of what [`finish`](Self::finish) gave.
@@ -213,7 +208,7 @@ impl Forward {
         });
         rows * widths * size_of::<f32>()
             + self.work.input.bytes(format, rows, input)
-            + self.context.bytes(self.shape, rows)
+            + self.kv_store.pass_bytes(rows)
             + self.shape.attended_bytes(rows)
             + experts.map_or(0, |experts| Routed::bytes(experts, rows))
     }
@@ -252,11 +247,11 @@ impl Work {
         layout: &Layout,
         selection: &Selection,
         rope: &Rope,
-        context: &Context,
+        kv_store: &KvStore,
         hidden: &mut [f32],
     ) {
         let width = sizes.hidden;
-        self.attend(sizes, block, layout, selection, rope, context);
+        self.attend(sizes, block, layout, selection, rope, kv_store);
         block.output.add(&self.input, hidden);
         let source = &*hidden;
         self.feed_forward(sizes, block, selection.len(), |row, values| {
@@ -273,10 +268,10 @@ impl Work {
         layout: &Layout,
         selection: &Selection,
         rope: &Rope,
-        context: &Context,
+        kv_store: &KvStore,
     ) {
         let Self { input, query, attended, .. } = self;
-        attended.compute(layout, selection, block.query_transform(sizes, rope), query, context, Want::All);
+        attended.compute(layout, selection, block.query_transform(sizes, rope), query, kv_store, Want::All);
         let write = |index: usize, values: &mut [f32]| attended.write_row(selection, index, values);
         input.fill(&block.output.matrix, selection.len(), write);
     }
@@ -322,12 +317,12 @@ fn record_rollout(
     layout: &Layout,
     all: &Selection,
     transform: HeadTransform<'_>,
-    context: &Context,
+    kv_store: &KvStore,
     views: &[View<'_>],
     rollouts: &mut Vec<Rollout>,
 ) {
     for view in (0..views.len()).filter(|&view| views[view].rollout) {
-        let paid = work.attended.weights(layout, all, view, transform, &work.query, context, &[]);
+        let paid = work.attended.weights(layout, all, view, transform, &work.query, kv_store, &[]);
         match rollouts.iter_mut().find(|rollout| rollout.view == view) {
             Some(rollout) => rollout.layers.push(paid),
             None => rollouts.push(Rollout { view, layers: vec![paid] }),
@@ -353,14 +348,14 @@ fn add_matrices(
     layout: &Layout,
     all: &Selection,
     transform: HeadTransform<'_>,
-    context: &Context,
+    kv_store: &KvStore,
     views: &[View<'_>],
     layer: usize,
     seen: &mut [Observation],
 ) {
     for (index, (view, seen)) in views.iter().zip(seen).enumerate() {
         if view.matrix.contains(&layer) {
-            let paid = work.attended.weights(layout, all, index, transform, &work.query, context, &[]);
+            let paid = work.attended.weights(layout, all, index, transform, &work.query, kv_store, &[]);
             let layers = view.matrix.len() as f32;
             seen.matrix.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / layers);
         }

@@ -1,117 +1,259 @@
-//! KV cache: keys and values of earlier forward passes, run by run.
+//! The keys and values that attention looks at: those of the pass, and those of earlier passes, run by run.
 
 use std::collections::HashMap;
 
+use half::bf16;
 use lacuna::{Borders, Token};
 
-use super::kernel::Lines;
+use super::attention::Shape;
+use super::heads::HeadTransform;
+use super::kernel::{TOUCH_COST, WORTH_A_THREAD};
+use super::key_values::{Head, KeyValues};
+use super::scratch::{Scratch, Scratched};
+use crate::ActivationFormat;
 use crate::layout::{Caching, Layout, Span};
 use crate::prompts::Prompts;
 
-/// For each run and layer, rows of keys and values before rotary embedding.
-#[derive(Default)]
-pub(crate) struct KvStore {
-    runs: HashMap<u64, Run>,
-    /// Keys and values that finished runs leave for reuse.
-    pub(crate) prompts: Prompts<Vec<Lines<f32>>>,
+/// Keys and values, in the format that attention is computed in.
+pub(crate) enum KvStore {
+    F32(Texts<f32>),
+    Bf16(Texts<bf16>),
 }
 
-#[derive(Default)]
-struct Run {
-    length: usize,
-    /// Length of a position's keys and values in a layer.
-    width: usize,
-    layers: Vec<Lines<f32>>,
+/// Calls a method of the texts, whatever their format.
+macro_rules! texts {
+    ($store:expr, $texts:ident => $call:expr) => {
+        match $store {
+            KvStore::F32($texts) => $call,
+            KvStore::Bf16($texts) => $call,
+        }
+    };
 }
 
 impl KvStore {
-    /// All keys and values of a layer, by view: the `computed` ones, which are stored where the layout says so, and the cached ones.
-    pub(crate) fn complete<'a>(
-        &'a mut self,
-        layout: &Layout,
-        layer: usize,
-        computed: &'a [f32],
-    ) -> impl Fn(&Span) -> &'a [f32] + Sync + use<'a> {
-        let width = computed.len().checked_div(layout.rows()).unwrap_or_default();
-        let fresh = move |span: &Span| &computed[span.start * width..span.end() * width];
-        for span in &layout.spans {
-            match span.caching {
-                Caching::Off => (),
-                Caching::Store => self.runs.entry(span.run).or_default().store(span.length, layer, fresh(span)),
-                Caching::Update => {
-                    let stored = self.runs.entry(span.run).or_default().reach(span.length, layer, width);
-                    let positions = &layout.positions[span.start..span.end()];
-                    for (fresh, &position) in fresh(span).chunks_exact(width).zip(positions) {
-                        stored[position * width..][..width].copy_from_slice(fresh);
-                    }
-                }
-            }
+    pub(crate) fn new(shape: Shape, format: ActivationFormat) -> Self {
+        match format {
+            ActivationFormat::F32 => Self::F32(Texts::new(shape)),
+            ActivationFormat::Bf16 => Self::Bf16(Texts::new(shape)),
+            ActivationFormat::Int8 | ActivationFormat::Fp8 => unreachable!("attention has at least 16 bits"),
         }
-        let runs = &self.runs;
-        move |span| match span.caching {
-            Caching::Update => &runs[&span.run].layers[layer][..span.keys() * width],
-            Caching::Off | Caching::Store => fresh(span),
+    }
+
+    /// Takes the keys and values of a pass in block `layer`, row by row, keys first. Keys are transformed on the way.
+    pub(crate) fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: &[f32]) {
+        texts!(self, texts => texts.fill(layout, layer, transform, computed));
+    }
+
+    /// Bytes that `rows` rows of a pass take.
+    pub(crate) fn pass_bytes(&self, rows: usize) -> usize {
+        match self {
+            Self::F32(texts) => texts.shape.key_value_bytes::<f32>(rows),
+            Self::Bf16(texts) => texts.shape.key_value_bytes::<bf16>(rows),
         }
     }
 
     /// Number of leading positions stored for a run.
     pub(crate) fn length(&self, run: u64) -> Option<usize> {
-        self.runs.get(&run).map(|canvas| canvas.length)
+        texts!(self, texts => texts.runs.get(&run).map(|run| run.length))
     }
 
     /// Stores the keys and values of a run's leading blocks for reuse by other runs.
     pub(crate) fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        if let Some(Run { width, layers, .. }) = self.runs.get(&run) {
-            let size = tokens.len() * width;
-            let copy = |rows: &Lines<f32>| {
-                let mut copy = Lines::new(size);
-                copy.copy_from_slice(&rows[..size]);
-                copy
-            };
-            let bytes = layers.len() * size * size_of::<f32>();
-            self.prompts.store(tokens, blocks, bytes, || Some(layers.iter().map(copy).collect()));
-        }
+        texts!(self, texts => texts.store_prefix(run, tokens, blocks));
     }
 
     /// Copies the longest stored prefix of a text to a run. Returns its length.
     pub(crate) fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        let Some((length, stored, layers)) = self.prompts.find(tokens, blocks) else { return 0 };
-        let canvas = self.runs.entry(run).or_default();
-        for (layer, rows) in layers.iter().enumerate() {
-            let width = rows.len() / stored;
-            canvas.reach(length, layer, width)[..length * width].copy_from_slice(&rows[..length * width]);
+        texts!(self, texts => texts.reuse_prefix(run, tokens, blocks))
+    }
+
+    pub(crate) fn forget(&mut self, run: u64) {
+        texts!(self, texts => texts.forget(run));
+    }
+
+    /// Sets how many bytes the stored prefixes may take.
+    pub(crate) fn limit_prompts(&mut self, bytes: usize) {
+        texts!(self, texts => texts.prompts.limit(bytes));
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn prompt_bytes(&self) -> usize {
+        texts!(self, texts => texts.prompts.bytes())
+    }
+}
+
+/// Keys and values of texts.
+pub(crate) struct Texts<E> {
+    shape: Shape,
+    /// Those of each view of the pass, in the block that was computed last.
+    seen: Vec<Seen<E>>,
+    runs: HashMap<u64, Run<E>>,
+    /// Those that finished runs leave for reuse, block by block.
+    prompts: Prompts<Vec<KeyValues<E>>>,
+}
+
+#[derive(Default)]
+struct Seen<E> {
+    key_values: KeyValues<E>,
+    /// The run and block that they are stored for. What stands there meanwhile belongs here.
+    home: Option<(u64, usize)>,
+}
+
+struct Run<E> {
+    /// Number of leading positions.
+    length: usize,
+    layers: Vec<KeyValues<E>>,
+}
+
+impl<E> Default for Run<E> {
+    fn default() -> Self {
+        Self { length: 0, layers: Vec::new() }
+    }
+}
+
+impl<E: Scratched> Run<E> {
+    fn layer(&mut self, layer: usize) -> &mut KeyValues<E> {
+        if self.layers.len() <= layer {
+            self.layers.resize_with(layer + 1, KeyValues::default);
+        }
+        &mut self.layers[layer]
+    }
+}
+
+impl<E: Scratched> Texts<E> {
+    fn new(shape: Shape) -> Self {
+        Self { shape, seen: Vec::new(), runs: HashMap::new(), prompts: Prompts::default() }
+    }
+
+    /// A head of a view in the block that was computed last.
+    pub(super) fn head(&self, view: usize, head: usize) -> Head<&[E]> {
+        self.seen[view].key_values.head(self.shape, head)
+    }
+
+    fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: &[f32]) {
+        self.put_back();
+        let Self { shape, seen, runs, .. } = self;
+        if seen.len() < layout.spans.len() {
+            seen.resize_with(layout.spans.len(), Seen::default);
+        }
+        for (span, seen) in layout.spans.iter().zip(&mut *seen) {
+            if span.caching != Caching::Off {
+                let run = runs.entry(span.run).or_default();
+                run.length = if span.caching == Caching::Store { span.length } else { run.length.max(span.length) };
+                std::mem::swap(&mut seen.key_values, run.layer(layer));
+                seen.home = Some((span.run, layer));
+            }
+            seen.key_values.reserve(*shape, span.keys());
+        }
+        let width = computed.len().checked_div(layout.rows()).unwrap_or_default();
+        let parallel = layout.rows() * width * TOUCH_COST >= WORTH_A_THREAD;
+        Fill { shape: *shape, layout, transform, computed, width, parallel }.views(&layout.spans, seen);
+    }
+
+    /// Puts what the views see where it is stored.
+    fn put_back(&mut self) {
+        let Self { seen, runs, .. } = self;
+        for Seen { key_values, home } in seen {
+            if let Some((run, layer)) = home.take() {
+                std::mem::swap(key_values, runs.entry(run).or_default().layer(layer));
+            }
+        }
+    }
+
+    fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
+        self.put_back();
+        let Self { shape, runs, prompts, .. } = self;
+        let Some(Run { layers, .. }) = runs.get(&run) else { return };
+        let copy = |layer: &KeyValues<E>| {
+            let mut copy = KeyValues::default();
+            copy.reserve(*shape, tokens.len());
+            copy.copy(*shape, layer, tokens.len());
+            copy
+        };
+        let bytes = layers.len() * shape.key_value_bytes::<E>(tokens.len());
+        prompts.store(tokens, blocks, bytes, || Some(layers.iter().map(copy).collect()));
+    }
+
+    fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
+        self.put_back();
+        let Self { shape, runs, prompts, .. } = self;
+        let Some((length, _, stored)) = prompts.find(tokens, blocks) else { return 0 };
+        let run = runs.entry(run).or_default();
+        run.length = run.length.max(length);
+        for (layer, stored) in stored.iter().enumerate() {
+            let target = run.layer(layer);
+            target.reserve(*shape, length);
+            target.copy(*shape, stored, length);
         }
         length
     }
 
-    pub(crate) fn forget(&mut self, run: u64) {
+    fn forget(&mut self, run: u64) {
+        self.put_back();
         self.runs.remove(&run);
     }
 }
 
-impl Run {
-    /// The rows of a layer, grown to at least `length` positions.
-    fn reach(&mut self, length: usize, layer: usize, width: usize) -> &mut [f32] {
-        self.length = self.length.max(length);
-        self.width = width;
-        if self.layers.len() <= layer {
-            self.layers.resize_with(layer + 1, || Lines::new(0));
+/// Laying out the keys and values of a pass.
+struct Fill<'a> {
+    shape: Shape,
+    layout: &'a Layout,
+    transform: HeadTransform<'a>,
+    computed: &'a [f32],
+    /// Length of a row of keys and values.
+    width: usize,
+    parallel: bool,
+}
+
+impl Fill<'_> {
+    /// Some views.
+    fn views<E: Scratched>(&self, spans: &[Span], seen: &mut [Seen<E>]) {
+        if let [span] = spans {
+            let write =
+                |number, head: Head<&mut [E]>| E::with_scratch(|scratch| self.head(span, number, head, scratch));
+            seen[0].key_values.write(self.shape, self.parallel, write);
+        } else if !spans.is_empty() {
+            let middle = spans.len() / 2;
+            let ((first, rest), (first_seen, rest_seen)) = (spans.split_at(middle), seen.split_at_mut(middle));
+            if self.parallel {
+                rayon::join(|| self.views(first, first_seen), || self.views(rest, rest_seen));
+            } else {
+                self.views(first, first_seen);
+                self.views(rest, rest_seen);
+            }
         }
-        let rows = &mut self.layers[layer];
-        if rows.len() < length * width {
-            let mut more = Lines::new((length * width).max(2 * rows.len()));
-            more[..rows.len()].copy_from_slice(rows);
-            *rows = more;
-        }
-        rows
     }
 
-    fn store(&mut self, length: usize, layer: usize, fresh: &[f32]) {
-        self.length = length;
-        if self.layers.len() <= layer {
-            self.layers.resize_with(layer + 1, || Lines::new(0));
+    /// One head of one view.
+    fn head<E: Scratched>(&self, span: &Span, number: usize, mut head: Head<&mut [E]>, scratch: &mut Scratch<E>) {
+        let Shape { key_value_heads: heads, head_size: size, .. } = self.shape;
+        let columns = E::kernel().columns;
+        let Scratch { normed, rotated, keys, values, .. } = scratch;
+        normed.resize(size);
+        rotated.resize(size);
+        keys.resize(columns * size);
+        values.resize(columns * size);
+        let positions = &self.layout.positions[span.start..span.end()];
+        // The key of a row.
+        let key = |row: usize| if span.caching == Caching::Update { positions[row] } else { row };
+        let mut row = 0;
+        while row < positions.len() {
+            // Rows whose keys stand side by side in a panel.
+            let first = key(row);
+            let most = (columns - first % columns).min(positions.len() - row);
+            let count = (0..most).take_while(|index| key(row + index) == first + index).count();
+            for index in 0..count {
+                let computed = &self.computed[(span.start + row + index) * self.width..][..self.width];
+                let part = |head: usize| &computed[head * size..][..size];
+                self.transform.apply(part(number), positions[row + index], 1.0, normed, rotated);
+                E::narrow(rotated, 1.0, &mut keys[index * size..][..size]);
+                E::narrow(part(heads + number), 1.0, &mut values[index * size..][..size]);
+            }
+            E::put(&mut head, size, first, &keys[..count * size], &values[..count * size]);
+            row += count;
         }
-        self.layers[layer].resize(fresh.len());
-        self.layers[layer].copy_from_slice(fresh);
+        if span.caching != Caching::Update {
+            head.clear_behind(span.keys());
+        }
     }
 }

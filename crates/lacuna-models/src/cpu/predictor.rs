@@ -158,11 +158,11 @@ impl Model for CpuPredictor {
     }
 
     fn reuse_prompts(&mut self, bytes: usize) {
-        self.forward.kv_store.prompts.limit(bytes);
+        self.forward.kv_store.limit_prompts(bytes);
     }
 
     fn prompt_bytes(&self) -> usize {
-        self.forward.kv_store.prompts.bytes()
+        self.forward.kv_store.prompt_bytes()
     }
 
     fn ceiling_gflops(&mut self) -> Result<f64> {

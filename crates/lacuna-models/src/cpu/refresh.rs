@@ -9,14 +9,14 @@ use super::attention::tile_rows;
 use super::forward::{Forward, collect};
 use super::heads::HeadTransform;
 use super::kernel::{Lines, rms_norm};
-use super::key_values::Context;
+use super::kv_store::KvStore;
 use crate::layout::{Layout, Selection};
 
 /// For each run, what the layers gave its rows.
 pub(crate) struct Refreshed {
     runs: HashMap<u64, LayerOutputs>,
     /// The keys and values of a layer, apart from those of the views that are computed together, which reading still needs.
-    context: Context,
+    kv_store: KvStore,
     /// The output of a layer's half for the rows that it computes.
     output: Lines<f32>,
 }
@@ -39,8 +39,8 @@ struct Layer {
 }
 
 impl Refreshed {
-    pub(crate) fn new(context: Context) -> Self {
-        Self { runs: HashMap::new(), context, output: Lines::new(0) }
+    pub(crate) fn new(kv_store: KvStore) -> Self {
+        Self { runs: HashMap::new(), kv_store, output: Lines::new(0) }
     }
 
     /// Copies rows behind the last layer.
@@ -60,9 +60,9 @@ impl Refreshed {
 impl Forward {
     /// The pass of one view, which is all of the layout.
     pub(crate) fn refresh(&mut self, layout: &Layout, view: &View<'_>, asked: Refresh) -> Observation {
-        let Self { weights, shape, sizes, rope, refreshed, masked: selection, work, .. } = self;
+        let Self { weights, sizes, rope, refreshed, masked: selection, work, .. } = self;
         let (length, width) = (view.tokens.len(), sizes.hidden);
-        let Refreshed { runs, context, output } = refreshed;
+        let Refreshed { runs, kv_store, output } = refreshed;
         let given = runs.entry(view.run).or_default();
         let first = given.hidden.len() != length * width || given.dependency.len() != view.attention.len();
         if first {
@@ -95,13 +95,13 @@ impl Forward {
             let fresh = layer.update(selection, &work.key_value, length, prompt, changed.unwrap_or(0));
 
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            context.fill(*shape, layout, transform, |_| &layer.key_value);
+            kv_store.fill(layout, number, transform, &layer.key_value);
             selection.select(layout, fresh.into_iter(), tile_rows());
             output.resize(selection.len() * width);
             if selection.len() > 0 {
                 work.normalize(*sizes, block, hidden, Some(selection));
                 work.project_queries(block);
-                work.attend(*sizes, block, layout, selection, rope, context);
+                work.attend(*sizes, block, layout, selection, rope, kv_store);
                 collect(
                     &work.attended,
                     layout,

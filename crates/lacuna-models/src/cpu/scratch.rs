@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use half::bf16;
 
 use super::kernel::{Activations, Element, Lines};
+use super::key_values::Head;
 
 /// Buffers of one attention task.
 pub(crate) struct Scratch<E: 'static> {
@@ -12,8 +13,9 @@ pub(crate) struct Scratch<E: 'static> {
     pub(crate) normed: Lines<f32>,
     /// One query or key, rotated.
     pub(crate) rotated: Lines<f32>,
-    /// One key or value, narrowed.
-    pub(crate) narrow: Lines<E>,
+    /// Keys of a panel, narrowed, and the values of the same rows.
+    pub(crate) keys: Lines<E>,
+    pub(crate) values: Lines<E>,
     /// A tile's queries.
     pub(crate) queries: Activations<E>,
     /// A tile's scores and then their exponentials.
@@ -27,7 +29,8 @@ impl<E: Element> Default for Scratch<E> {
         Self {
             normed: Lines::new(0),
             rotated: Lines::new(0),
-            narrow: Lines::new(0),
+            keys: Lines::new(0),
+            values: Lines::new(0),
             queries: Activations::new(),
             scores: Lines::new(0),
             probabilities: Activations::new(),
@@ -39,6 +42,9 @@ impl<E: Element> Default for Scratch<E> {
 pub(crate) trait Scratched: Element {
     /// Gives the thread's buffers to `work`.
     fn with_scratch<R>(work: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+
+    /// [`Head::put`].
+    fn put(head: &mut Head<&mut [Self]>, size: usize, first: usize, keys: &[Self], values: &[Self]);
 }
 
 macro_rules! scratched {
@@ -49,6 +55,10 @@ macro_rules! scratched {
                     static SCRATCH: RefCell<Scratch<$element>> = RefCell::default();
                 }
                 SCRATCH.with_borrow_mut(work)
+            }
+
+            fn put(head: &mut Head<&mut [Self]>, size: usize, first: usize, keys: &[Self], values: &[Self]) {
+                head.put::<{ <$element>::GROUP }>(size, first, keys, values);
             }
         }
     };
