@@ -1,6 +1,7 @@
 """lm-evaluation-harness on a model of lacuna, without a server.
 
-The harness has no entry points for models: `python -m lacunalm.harness` registers this one and then is `lm_eval`.
+The harness finds this model by its entry point, `lm_eval --model lacuna`, in versions after 0.4.13. For others `python -m lacunalm.harness`
+registers it and then is `lm_eval`.
 
     python -m lacunalm.harness --model lacuna --model_args path=LLaDA-8B-Instruct,strategy=dos+eb --tasks gsm8k --apply_chat_template
 """

@@ -5,14 +5,18 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
+from importlib.metadata import EntryPoint
 
 import lacunalm as lacuna
 import lacunalm.harness
 import lm_eval
 import lm_eval.tasks
+from lm_eval.api.registry import get_model
 
-PROBLEMS = pathlib.Path(__file__).resolve().parents[4] / "models/mini/words.jsonl"
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+PROBLEMS = ROOT / "models/mini/words.jsonl"
 LIMIT = 6
 WORDS = """\
 task: some_words
@@ -91,6 +95,11 @@ class Harness(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             [written] = pathlib.Path(folder).rglob("results_*.json")
             self.assertEqual(json.loads(written.read_text())["results"]["some_words"]["exact_match,final"], 1.0)
+
+    def test_the_entry_point_is_the_model(self):
+        groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+        [(name, value)] = groups["lm_eval.models"].items()
+        self.assertIs(EntryPoint(name, value, "lm_eval.models").load(), get_model(name))
 
     def test_likelihoods_choose(self):
         results, samples = self.evaluate(CHOICE, device="cpu", mc_num=16)
