@@ -332,6 +332,9 @@ fn variants_that_are_not_implemented_are_refused() {
         dream("hidden_act", json!("gelu")).starts_with("config.json: hidden_act is 'gelu', which is not supported")
     );
     assert!(dream("rope_scaling", json!({"type": "yarn"})).contains("it must be null"));
+    let rope = |value: Value| dream("rope_parameters", value);
+    assert!(rope(json!({"rope_theta": 1e6, "rope_type": "yarn"})).contains("it must be default"));
+    assert!(rope(json!({"full_attention": {"rope_theta": 1e6}})).contains("rope_theta"));
     assert!(dream("use_sliding_window", json!(true)).contains("it must be false"));
     let of = |architecture: &str, model_type: &str| {
         llada().set("architectures", json!([architecture])).set("model_type", model_type)
@@ -348,6 +351,18 @@ fn variants_that_are_not_implemented_are_refused() {
         refused,
         "config.json: Nemotron-Labs-Diffusion is not supported yet: it needs causal attention to finished blocks"
     );
+}
+
+#[test]
+fn rotary_embeddings_are_read_as_transformers_5_writes_them() {
+    let old = Altered::copy("dream-tiny");
+    let new = Altered::copy("dream-tiny").edit("config.json", |config| {
+        let rope_theta = config.remove("rope_theta").unwrap();
+        config.insert("rope_parameters".into(), json!({"rope_theta": rope_theta, "rope_type": "default"}));
+    });
+    let theta = |altered: &Altered| Checkpoint::open(altered.path()).unwrap().architecture().attention.rope_theta;
+    assert_eq!(theta(&new), theta(&old));
+    assert_ne!(theta(&new), 10_000.0);
 }
 
 #[test]

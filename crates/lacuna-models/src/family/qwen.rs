@@ -69,10 +69,18 @@ struct Keys {
     eos_token_id: Option<Ids>,
     hidden_act: Option<String>,
     rope_scaling: Option<Value>,
-    rope_parameters: Option<Value>,
+    rope_parameters: Option<RopeParameters>,
     use_sliding_window: Option<bool>,
     use_mrope: Option<bool>,
     clip_qkv: Option<f64>,
+}
+
+/// Rotary embedding as transformers writes it from version 5 on.
+#[derive(Deserialize)]
+struct RopeParameters {
+    rope_theta: f64,
+    rope_type: Option<String>,
+    partial_rotary_factor: Option<f64>,
 }
 
 /// The description of a model with these feed-forward networks.
@@ -89,16 +97,20 @@ pub(super) fn describe(
         let value = value.filter(|value| *value != Value::Bool(false)).unwrap_or_default();
         (key, value.is_null(), value.to_string(), "null")
     };
+    let rope = keys.rope_parameters.as_ref();
+    let rope_type = rope.and_then(|rope| rope.rope_type.as_deref()).unwrap_or("default");
     config.require(&[
         ("hidden_act", activation == "silu", format!("'{activation}'"), "silu"),
         none("rope_scaling", keys.rope_scaling),
-        none("rope_parameters", keys.rope_parameters),
+        ("rope_parameters.rope_type", rope_type == "default", format!("'{rope_type}'"), "default"),
         none("clip_qkv", keys.clip_qkv.map(Value::from)),
         flag("use_sliding_window", keys.use_sliding_window),
         flag("use_mrope", keys.use_mrope),
         flag("mlp_bias", keys.mlp_bias),
     ])?;
     let heads = keys.num_attention_heads;
+    let rope_theta = rope.map(|rope| rope.rope_theta).or(keys.rope_theta);
+    let rotary = rope.and_then(|rope| rope.partial_rotary_factor).or(keys.partial_rotary_factor);
     let head_size = keys.head_dim.map_or_else(|| config.head_size(keys.hidden_size, heads), Ok)?;
     let output_biased = !traits.biased && keys.attention_bias.unwrap_or(false);
     Ok(Architecture {
@@ -111,8 +123,8 @@ pub(super) fn describe(
             heads,
             key_value_heads: keys.num_key_value_heads.unwrap_or(heads),
             head_size,
-            rotary: (head_size as f64 * keys.partial_rotary_factor.unwrap_or(1.0)) as usize,
-            rope_theta: keys.rope_theta.unwrap_or(10_000.0),
+            rotary: (head_size as f64 * rotary.unwrap_or(1.0)) as usize,
+            rope_theta: rope_theta.unwrap_or(10_000.0),
             biased: traits.biased || output_biased,
             output_biased,
             head_norm: traits.head_norm,
