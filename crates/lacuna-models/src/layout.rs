@@ -218,6 +218,18 @@ impl Layout {
         row.map(|row| span.start + row).ok_or_else(|| unobserved(view, place))
     }
 
+    /// The rows of a view's tokens at these positions, or of all that were computed.
+    pub(crate) fn output_rows(&self, view: usize, positions: Option<&[usize]>) -> Result<Vec<usize>> {
+        let Span { start, tokens, .. } = *self.span(view)?;
+        let Some(positions) = positions else { return Ok((start..start + tokens).collect()) };
+        let computed = &self.positions[start..][..tokens];
+        let row = |position: &usize| match computed.binary_search(position) {
+            Ok(row) => Ok(start + row),
+            Err(_) => Err(unobserved(view, Target::Position(*position))),
+        };
+        positions.iter().map(row).collect()
+    }
+
     fn span(&self, view: usize) -> Result<&Span> {
         let count = self.spans.len();
         let unknown = || Error::Request(format!("view {view} was not among the {count} observed last"));

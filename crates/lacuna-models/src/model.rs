@@ -140,7 +140,12 @@ pub trait Model: Predictor + Send {
     }
 
     /// The logits of every position of a view observed last, before any shift: row i is the model's output at position i.
-    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>>;
+    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
+        self.logits_at(view, None)
+    }
+
+    /// The same of these positions, which must ascend; of all if there are none given.
+    fn logits_at(&mut self, view: usize, positions: Option<&[usize]>) -> Result<Vec<Vec<f32>>>;
 
     /// The attention that one position pays to every position of a canvas, the mean over `sources`; none if this device does
     /// not give single attention weights. It computes anew: views observed before can no longer be read.

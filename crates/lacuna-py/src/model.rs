@@ -77,7 +77,7 @@ impl Plan {
 /// Output of a model for a canvas. numpy.asarray and torch.frombuffer take its memory as it is.
 #[pyclass(frozen, get_all, module = "lacunalm")]
 pub(crate) struct Seen {
-    /// float32 [length, vocabulary]: the logits of every position, before any shift.
+    /// float32 [length, vocabulary]: the logits of every position, before any shift; of the rows asked for, if they were.
     logits: Py<PyAny>,
     /// For every layer float32 [length]: the dependency score of each position, 0 where there is no mask.
     dependency: Vec<Py<PyAny>>,
@@ -497,22 +497,29 @@ impl Model {
     }
 
     /// One forward pass over a canvas: its logits, the dependency scores of every layer, and the attention of the layer or the
-    /// layers that `attention` names, averaged.
-    #[pyo3(signature = (tokens, *, attention = None))]
-    fn probe(&self, tokens: Bound<'_, PyAny>, attention: Option<&Bound<'_, PyAny>>) -> PyResult<Seen> {
-        Ok(self.probe_batch(tokens.py(), vec![tokens], attention)?.remove(0))
+    /// layers that `attention` names, averaged. Of the logits only the `rows` are computed, if they are given.
+    #[pyo3(signature = (tokens, *, attention = None, rows = None))]
+    fn probe(
+        &self,
+        tokens: Bound<'_, PyAny>,
+        attention: Option<&Bound<'_, PyAny>>,
+        rows: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Seen> {
+        Ok(self.probe_batch(tokens.py(), vec![tokens], attention, rows.map(|rows| vec![rows]))?.remove(0))
     }
 
-    /// `probe` of several canvases, which may differ in length, in one forward pass.
-    #[pyo3(signature = (canvases, *, attention = None))]
+    /// `probe` of several canvases, which may differ in length, in one forward pass; `rows` has a list for each of them.
+    #[pyo3(signature = (canvases, *, attention = None, rows = None))]
     fn probe_batch(
         &self,
         py: Python<'_>,
         canvases: Vec<Bound<'_, PyAny>>,
         attention: Option<&Bound<'_, PyAny>>,
+        rows: Option<Vec<Bound<'_, PyAny>>>,
     ) -> PyResult<Vec<Seen>> {
         let canvases: Vec<Vec<Token>> = canvases.iter().map(tokens).collect::<PyResult<_>>()?;
         let named = attention.map_or_else(|| Ok(Vec::new()), |named| several("attention", named))?;
+        let rows = rows.map(|rows| rows_of(&rows, &canvases)).transpose()?;
         if canvases.is_empty() {
             return Ok(Vec::new());
         }
@@ -521,15 +528,18 @@ impl Model {
         let seen = self.ask(py, |predictor| -> lacuna::Result<Vec<_>> {
             let view = |tokens| View { tokens, attention: &sources, matrix: &named, ..View::default() };
             let seen = predictor.observe(&canvases.iter().map(|tokens| view(tokens)).collect::<Vec<_>>())?;
-            let logits = |(number, seen): (usize, Observation)| Ok((predictor.logits(number)?, seen));
+            let logits = |(number, seen): (usize, Observation)| {
+                Ok((logits_of(predictor, number, rows.as_ref().map(|rows| &*rows[number]))?, seen))
+            };
             seen.into_iter().enumerate().map(logits).collect()
         })?;
-        let seen = seen.map_err(raise)?.into_iter().map(|(logits, Observation { dependency, matrix, .. })| {
-            let length = logits.len();
+        let seen = seen.map_err(raise)?.into_iter().zip(&canvases);
+        let seen = seen.map(|((logits, Observation { dependency, matrix, .. }), tokens)| {
+            let length = tokens.len();
             let dependency = dependency.iter().map(|scores| floats(py, scores, vec![length]));
             let dependency = dependency.collect::<PyResult<_>>()?;
             let attention = (!named.is_empty()).then(|| floats(py, &matrix, vec![length, length])).transpose()?;
-            let logits = floats(py, &logits.concat(), vec![length, self.description.vocabulary])?;
+            let logits = floats(py, &logits.concat(), vec![logits.len(), self.description.vocabulary])?;
             Ok(Seen { logits, dependency, attention })
         });
         seen.collect()
@@ -606,6 +616,39 @@ impl Model {
         let device = if self.replicas.len() == 1 { device } else { format!("{} times {device}", self.replicas.len()) };
         Ok(format!("Model({:?}, device={device:?}, precision={precision:?})", self.checkpoint.name()))
     }
+}
+
+/// The rows that are asked for of each canvas.
+fn rows_of(given: &[Bound<'_, PyAny>], canvases: &[Vec<Token>]) -> PyResult<Vec<Vec<usize>>> {
+    let (lists, count) = (given.len(), canvases.len());
+    if lists != count {
+        return Err(PyValueError::new_err(format!("rows has {lists} lists for {count} canvases: give one for each")));
+    }
+    let check = |(given, tokens): (&Bound<'_, PyAny>, &Vec<Token>)| {
+        let (rows, length) = (several("rows", given)?, tokens.len());
+        if rows.is_empty() {
+            return Err(PyValueError::new_err("rows is empty: name a row, or leave it out for all"));
+        }
+        match rows.iter().find(|row| **row >= length) {
+            Some(row) => Err(PyValueError::new_err(format!("row {row} is not on a canvas of {length} positions"))),
+            None => Ok(rows),
+        }
+    };
+    given.iter().zip(canvases).map(check).collect()
+}
+
+/// The logits of these rows of a view, in this order; of all if none are given.
+fn logits_of(
+    model: &mut dyn lacuna_models::Model,
+    view: usize,
+    rows: Option<&[usize]>,
+) -> lacuna_models::Result<Vec<Vec<f32>>> {
+    let Some(rows) = rows else { return model.logits(view) };
+    let mut ascending = rows.to_vec();
+    ascending.sort_unstable();
+    ascending.dedup();
+    let logits = model.logits_at(view, Some(&ascending))?;
+    Ok(rows.iter().map(|row| logits[ascending.partition_point(|other| other < row)].clone()).collect())
 }
 
 /// The options of a text that has its lengths in it.

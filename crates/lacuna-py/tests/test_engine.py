@@ -207,6 +207,21 @@ class Probe(EngineCase):
             self.assertEqual(list(map(bytes, seen.dependency)), list(map(bytes, alone.dependency)))
         self.assertEqual(self.model.probe_batch([]), [])
 
+    def test_rows_are_those_of_the_whole(self):
+        tokens = self.model.encode(PROMPT) + [self.model.mask_token] * 4
+        whole = self.model.probe(tokens).logits.tolist()
+        last = len(tokens) - 1
+        seen = self.model.probe(tokens, attention=0, rows=[last, 2, last])
+        self.assertEqual(seen.logits.tolist(), [whole[last], whole[2], whole[last]])
+        self.assertEqual(seen.attention.shape, (len(tokens), len(tokens)))
+        self.assertEqual(self.model.probe(tokens, rows=3).logits.tolist(), [whole[3]])
+        for found, row in zip(self.model.probe_batch([tokens] * 2, rows=[1, [4]]), (1, 4), strict=True):
+            self.assertEqual(found.logits.tolist(), [whole[row]])
+        with self.assertRaisesRegex(ValueError, "row 99 is not on a canvas of"):
+            self.model.probe(tokens, rows=[99])
+        with self.assertRaisesRegex(ValueError, "rows has 1 lists for 2 canvases"):
+            self.model.probe_batch([tokens] * 2, rows=[[1]])
+
 
 class Facts(EngineCase):
     def test_the_model_tells_about_itself(self):

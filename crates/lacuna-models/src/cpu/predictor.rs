@@ -169,9 +169,10 @@ impl Model for CpuPredictor {
         Ok(ceiling_gflops(self.precision))
     }
 
-    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
+    fn logits_at(&mut self, view: usize, positions: Option<&[usize]>) -> Result<Vec<Vec<f32>>> {
         let Self { forward, layout, reader, .. } = self;
-        inside_the_pool(|| reader.logits(forward, layout, view))
+        let rows = layout.output_rows(view, positions)?;
+        inside_the_pool(|| Ok(reader.logits(forward, layout, &rows)))
     }
 
     fn attention(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lacuna::{Belief, Previous, Row, Target};
+use lacuna::{Belief, Previous, Row};
 use rayon::prelude::*;
 
 use super::attention::tile_rows;
@@ -100,10 +100,9 @@ impl Reader {
         Ok(())
     }
 
-    /// The logits of all tokens of a view, row by row, as the model gives them.
-    pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
-        let first = layout.row(view, Target::Position(0))?;
-        self.selection.select(layout, first..first + layout.spans[view].tokens, tile_rows());
+    /// The logits of rows of the layout, which ascend, as the model gives them.
+    pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, rows: &[usize]) -> Vec<Vec<f32>> {
+        self.selection.select(layout, rows.iter().copied(), tile_rows());
         forward.finish(layout, &self.selection, &mut self.finished);
         let length = self.selection.len();
         let mut all = Vec::with_capacity(length);
@@ -112,7 +111,7 @@ impl Reader {
             forward.project(&self.finished, &rows, &mut self.logits);
             all.extend(self.logits.chunks_exact(forward.weights.head.n()).map(<[f32]>::to_vec));
         }
-        Ok(all)
+        all
     }
 
     /// Drops what is remembered for a run.

@@ -245,9 +245,10 @@ impl Model for CudaPredictor {
         self.gpu.wait()
     }
 
-    fn logits(&mut self, view: usize) -> Result<Vec<Vec<f32>>> {
+    fn logits_at(&mut self, view: usize, positions: Option<&[usize]>) -> Result<Vec<Vec<f32>>> {
         self.gpu.bind()?;
-        self.reader.logits(&mut self.forward, &self.layout, view)
+        let rows = self.layout.output_rows(view, positions)?;
+        self.reader.logits(&mut self.forward, &self.layout, rows.into_iter())
     }
 }
 

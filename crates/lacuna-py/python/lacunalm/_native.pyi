@@ -255,12 +255,20 @@ class Model:
         The canvases share a forward pass.
         """
 
-    def probe(self, tokens: Any, *, attention: int | Sequence[int] | None = None) -> Seen:
+    def probe(
+        self, tokens: Any, *, attention: int | Sequence[int] | None = None, rows: int | Sequence[int] | None = None
+    ) -> Seen:
         """One forward pass over a canvas: its logits, the dependency scores of every layer, and the attention of the layer or the
-        layers that `attention` names, averaged."""
+        layers that `attention` names, averaged. Of the logits only the `rows` are computed, if they are given."""
 
-    def probe_batch(self, canvases: Sequence[Any], *, attention: int | Sequence[int] | None = None) -> list[Seen]:
-        """`probe` of several canvases, which may differ in length, in one forward pass."""
+    def probe_batch(
+        self,
+        canvases: Sequence[Any],
+        *,
+        attention: int | Sequence[int] | None = None,
+        rows: Sequence[int | Sequence[int]] | None = None,
+    ) -> list[Seen]:
+        """`probe` of several canvases, which may differ in length, in one forward pass; `rows` has a list for each of them."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; no template and no special token is added."""
@@ -312,7 +320,7 @@ class Seen:
 
     @property
     def logits(self) -> memoryview:
-        """float32 [length, vocabulary]: the logits of every position, before any shift."""
+        """float32 [length, vocabulary]: the logits of every position, before any shift; of the rows asked for, if they were."""
 
     @property
     def dependency(self) -> list[memoryview]:

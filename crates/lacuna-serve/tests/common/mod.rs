@@ -237,7 +237,7 @@ impl Model for Odd {
         self.inner.ceiling_gflops()
     }
 
-    fn logits(&mut self, view: usize) -> lacuna_models::Result<Vec<Vec<f32>>> {
-        self.inner.logits(view)
+    fn logits_at(&mut self, view: usize, positions: Option<&[usize]>) -> lacuna_models::Result<Vec<Vec<f32>>> {
+        self.inner.logits_at(view, positions)
     }
 }

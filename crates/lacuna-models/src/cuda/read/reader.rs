@@ -106,21 +106,15 @@ impl Reader {
         rows: &[&Row<'_>],
     ) -> Result<Vec<lacuna::Result<Belief>>> {
         let requests = rows.iter().map(|row| RowRequest::new(layout, row)).collect::<Result<Vec<_>>>()?;
-        let mut logits = self.fetch(forward, layout, requests.iter().map(|request| request.row))?;
-        let guides = self.fetch(forward, layout, requests.iter().filter_map(|request| request.guide))?;
+        let mut logits = self.logits(forward, layout, requests.iter().map(|request| request.row))?;
+        let guides = self.logits(forward, layout, requests.iter().filter_map(|request| request.guide))?;
         let guided = logits.iter_mut().zip(rows).filter_map(|(logits, row)| Some((logits, row.guide?)));
         guided.zip(&guides).for_each(|((logits, guide), unguided)| guide.mix(logits, unguided));
         Ok(logits.par_iter_mut().zip(rows).map(|(logits, row)| row.belief(logits, &mut None)).collect())
     }
 
-    /// The logits of all tokens of a view, row by row, as the model gives them.
-    pub(crate) fn logits(&mut self, forward: &mut Forward, layout: &Layout, view: usize) -> Result<Vec<Vec<f32>>> {
-        let first = layout.row(view, Target::Position(0))?;
-        self.fetch(forward, layout, first..first + layout.spans[view].tokens)
-    }
-
     /// The logits of rows of the layout, as the model gives them.
-    fn fetch(
+    pub(crate) fn logits(
         &mut self,
         forward: &mut Forward,
         layout: &Layout,
