@@ -38,6 +38,8 @@ class Guide(unittest.TestCase):
 class Stubs(unittest.TestCase):
     def test_every_part_is_described_and_described_alike(self):
         stubs = ast.parse(pathlib.Path(lacuna.__file__).with_name("_native.pyi").read_text())
+        [names] = [ast.literal_eval(node.value) for node in stubs.body if isinstance(node, ast.Assign)]
+        self.assertCountEqual(names, lacuna._native.__all__)
         classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
         native = {name: part for name, part in vars(lacuna._native).items() if inspect.isclass(part)}
         self.assertEqual(classes.keys(), native.keys())

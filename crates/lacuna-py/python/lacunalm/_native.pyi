@@ -2,7 +2,34 @@ from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, Self, Unpack, final
 
+from typing_extensions import disjoint_base
+
 from .options import Options
+
+__all__ = [
+    "Candidates",
+    "Commit",
+    "Error",
+    "Frame",
+    "Model",
+    "Plan",
+    "RankedPositions",
+    "Result",
+    "Run",
+    "Seen",
+    "Step",
+    "Stream",
+    "__version__",
+    "describe_options",
+    "describe_strategies",
+    "evaluate_model",
+    "evaluate_own",
+    "is_list_of_prompts",
+    "main",
+    "register_order",
+    "register_pace",
+    "restore_run",
+]
 
 __version__: str
 
@@ -169,6 +196,7 @@ class RankedPositions:
 class Error(Exception):
     """An error of a model, a file or a device."""
 
+@disjoint_base
 class Model:
     """A model on a device. `lacunalm.Model` says what it takes, and decodes with it."""
 
@@ -369,6 +397,7 @@ class Commit:
     def top_logprobs(self) -> list[tuple[int, float]]:
         """The most probable tokens and their log-probabilities, as many as `top_logprobs` asked for."""
 
+@disjoint_base
 class Step:
     """Changes of one step."""
 

@@ -111,17 +111,12 @@ class Model(_native.Model):
     @overload
     def generate(
         self,
-        prompt: str | Sequence[Message] | Sequence[int],
-        *,
-        n: int | None = None,
-        best_of: int | None = None,
-        seed: int | Sequence[int] | None = None,
-        **asked: Unpack[Asked],
-    ) -> list[Result]: ...
-    @overload
-    def generate(
-        self,
-        prompt: Sequence[str] | Sequence[Sequence[Message]] | Sequence[Sequence[int]],
+        prompt: str
+        | Sequence[Message]
+        | Sequence[int]
+        | Sequence[str]
+        | Sequence[Sequence[Message]]
+        | Sequence[Sequence[int]],
         *,
         n: int | None = None,
         best_of: int | None = None,
