@@ -26,9 +26,9 @@ pub enum Timetable {
         /// Last timestep.
         eps: f32,
     },
-    /// An even share of what is left, rounded half to even; steps that would commit nothing are left out (A2D's `linear`).
+    /// An even share of what is left, rounded to the nearest; steps that would commit nothing are left out (A2D's `linear`).
     Linear,
-    /// So that after each step an even share of the whole, rounded down, is left (RND1's `diffusion_sample`).
+    /// So that after each step an even share of the whole, in f32 and rounded down, is left (RND1's `diffusion_sample`).
     Rnd1,
 }
 
@@ -80,7 +80,8 @@ impl Schedule {
             Timetable::Linear => self.linear.get(step).copied().unwrap_or(left),
             Timetable::Rnd1 => {
                 let steps_left = self.steps_in_block.saturating_sub(step + 1);
-                left.saturating_sub(self.masks * steps_left / self.steps_in_block)
+                let rate = (steps_left as f64 / self.steps_in_block as f64) as f32;
+                left.saturating_sub((self.masks as f32 * rate) as usize)
             }
         }
     }
@@ -101,13 +102,15 @@ impl Schedule {
     }
 }
 
-/// A linear timetable of `masks` tokens over `steps`.
+/// A linear timetable of `masks` tokens over `steps`: a share of what is left is rounded from f32, as in A2D's code, where halves
+/// fall to one side or the other.
 fn linear(mut masks: usize, steps: usize) -> Vec<usize> {
-    let share = |divisor: usize| {
-        let (whole, rest) = (masks / divisor, masks % divisor);
-        let rounded = whole + usize::from(2 * rest > divisor || (2 * rest == divisor && whole % 2 == 1));
-        masks -= rounded;
-        rounded
+    let time = |left: usize| 1.0 - (1.0 - (left as f64 / steps as f64) as f32);
+    let share = |left: usize| {
+        let staying = time(left - 1) / time(left);
+        let share = (masks as f64 * (1.0 - f64::from(staying))).round_ties_even() as usize;
+        masks -= share;
+        share
     };
     (1..=steps).rev().map(share).filter(|&share| share > 0).collect()
 }
@@ -155,10 +158,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_linear_timetable_rounds_half_to_even_and_leaves_empty_steps_out() {
+    fn a_linear_timetable_rounds_as_its_official_code_and_leaves_empty_steps_out() {
         assert_eq!(linear(8, 3), [3, 2, 3]);
         assert_eq!(linear(2, 8), [1, 1]);
         assert_eq!(linear(5, 5), [1; 5]);
+        // Halves of f32: 1.4999998 of three tokens in the second of three steps, 1.4999996 of six in the seventh of ten.
+        assert_eq!(linear(4, 3), [1, 1, 2]);
+        assert_eq!(linear(13, 10), [1, 1, 1, 1, 2, 1, 1, 2, 1, 2]);
         assert!((1..40).all(|masks| (1..40).all(|steps| linear(masks, steps).iter().sum::<usize>() == masks)));
+    }
+
+    #[test]
+    fn what_rnd1_leaves_masked_is_rounded_down_from_f32() {
+        let schedule = Schedule { masks: 22, steps_in_block: 22, ..Schedule::new(Timetable::Rnd1, None) };
+        let mut left = 22;
+        let mut commit = |step| {
+            let count = schedule.count(step, left);
+            left -= count;
+            count
+        };
+        // 22 · (13/22) is 12.999999.
+        let counts: Vec<usize> = (0..22).map(&mut commit).collect();
+        assert_eq!((counts[8], counts[9]), (2, 0));
+        assert_eq!(counts.iter().sum::<usize>(), 22);
     }
 }
