@@ -247,6 +247,7 @@ pub(crate) enum Isa {
     Amx,
     Avx512Bf16,
     Avx512,
+    AvxVnni,
     Avx2,
     Scalar,
 }
@@ -258,6 +259,7 @@ impl From<Isa> for Option<lacuna_models::Isa> {
             Isa::Amx => Some(lacuna_models::Isa::Amx),
             Isa::Avx512Bf16 => Some(lacuna_models::Isa::Avx512Bf16),
             Isa::Avx512 => Some(lacuna_models::Isa::Avx512),
+            Isa::AvxVnni => Some(lacuna_models::Isa::AvxVnni),
             Isa::Avx2 => Some(lacuna_models::Isa::Avx2),
             Isa::Scalar => Some(lacuna_models::Isa::Scalar),
         }

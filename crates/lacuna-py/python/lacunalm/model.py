@@ -60,7 +60,7 @@ class Model(_native.Model):
     `device` is "auto", "cpu", "cuda", a GPU by its number as in "cuda:1" or a torch.device, or several as in "cuda:0,1" or
     "cuda:all": then each has a replica of the model, texts take turns on them, and the answers are the same. `precision` is "f32",
     "bf16", "int8", "int4" or "fp8", the checkpoint's own if it is not given. `isa` is the CPU's instruction set for all models of the
-    process: "amx", "avx512bf16", "avx512", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads`
+    process: "amx", "avx512bf16", "avx512", "avxvnni", "avx2" or "scalar"; "auto" is the one that LACUNA_ISA names, or else the fastest. `threads`
     are for this model alone; without it models share RAYON_NUM_THREADS, else OMP_NUM_THREADS, else as many as there are cores.
     `mask_token` is for checkpoints that do not name theirs, `shifted` for those that do not tell whether a position is predicted
     from the row before it (A2D).
@@ -75,7 +75,7 @@ class Model(_native.Model):
         *,
         device: Any = "auto",
         precision: Literal["f32", "bf16", "int8", "int4", "fp8"] | None = None,
-        isa: Literal["auto", "amx", "avx512bf16", "avx512", "avx2", "scalar"] = "auto",
+        isa: Literal["auto", "amx", "avx512bf16", "avx512", "avxvnni", "avx2", "scalar"] = "auto",
         threads: int | None = None,
         mask_token: int | None = None,
         shifted: bool | None = None,

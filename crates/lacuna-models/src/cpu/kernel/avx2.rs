@@ -1,4 +1,4 @@
-//! The kernels for AVX2 and FMA: a tile is 6 rows × 2 registers of 8 columns, 12 sums in 16 registers.
+//! The kernels for AVX2 and FMA, and for AVX-VNNI: a tile is 6 rows × 2 registers of 8 columns, 12 sums in 16 registers.
 #![allow(unsafe_code)]
 #![allow(
     clippy::needless_range_loop,
@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 
 use half::bf16;
 
-use super::element::{keep_f32, widen_bf16, widen_i8};
+use super::element::{keep_f32, keep_i8, widen_bf16, widen_i8};
 use super::tile::{Ahead, Kernel, Output, nothing};
 
 const ROWS: usize = 6;
@@ -65,15 +65,18 @@ pub(super) static I8: Kernel<i8> = Kernel {
     end: nothing,
 };
 
+/// For machines with AVX-VNNI: the same sums by dot products of bytes.
+pub(super) static I8_DOT: Kernel<i8> = Kernel { size: 1, narrow: keep_i8, tile: tile_i8_dot, ..I8 };
+
 /// Sums of one row.
 type Sums = [__m256; 2];
 
 macro_rules! tile {
-    ($name:ident, $sums:ident, $activation:ty, $weight:ty) => {
+    ($name:ident, $sums:ident, $activation:ty, $weight:ty, $features:literal) => {
         /// # Safety
         /// See [`super::tile::Tile`].
         unsafe fn $name(activations: *const u8, weights: *const $weight, depth: usize, output: Output, _: Ahead) {
-            #[target_feature(enable = "avx2,fma")]
+            #[target_feature(enable = $features)]
             unsafe fn rows<const R: usize>(a: *const $activation, b: *const $weight, depth: usize, output: Output) {
                 // SAFETY: the caller's promise.
                 unsafe { store(&$sums::<R>(a, b, depth), output) }
@@ -94,9 +97,10 @@ macro_rules! tile {
     };
 }
 
-tile!(tile_f32, sums_f32, f32, f32);
-tile!(tile_bf16, sums_bf16, f32, bf16);
-tile!(tile_i8, sums_i8, i16, i8);
+tile!(tile_f32, sums_f32, f32, f32, "avx2,fma");
+tile!(tile_bf16, sums_bf16, f32, bf16, "avx2,fma");
+tile!(tile_i8, sums_i8, i16, i8, "avx2,fma");
+tile!(tile_i8_dot, sums_i8_dot, u8, i8, "avx2,fma,avxvnni");
 
 #[inline]
 #[target_feature(enable = "avx2,fma")]
@@ -164,12 +168,44 @@ unsafe fn sums_i8<const R: usize>(a: *const i16, b: *const i8, depth: usize) -> 
             }
         }
     }
+    // SAFETY: the caller promises both trailers.
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH_I8).cast(), b, depth) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,avxvnni")]
+unsafe fn sums_i8_dot<const R: usize>(a: *const u8, b: *const i8, depth: usize) -> [Sums; R] {
+    // SAFETY: the caller promises the trailer.
+    let mut sums = [unsafe { load(b.add(depth * COLUMNS)) }; R];
+    for k in (0..depth).step_by(4) {
+        // SAFETY: the caller promises `depth` rows of a panel.
+        let b = unsafe { load(b.add(k * COLUMNS)) };
+        for (row, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: the caller promises R rows of `depth` values.
+            let a = _mm256_set1_epi32(unsafe { a.add(row * DEPTH_I8 + k).cast::<i32>().read_unaligned() });
+            sums[0] = _mm256_dpbusd_avx_epi32(sums[0], a, b[0]);
+            sums[1] = _mm256_dpbusd_avx_epi32(sums[1], a, b[1]);
+        }
+    }
+    // SAFETY: the caller promises both trailers.
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH_I8).cast(), b, depth) }
+}
+
+/// Sums times the scales of their row and column.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn scale_i8<const R: usize>(
+    sums: &[[__m256i; 2]; R],
+    row_scales: *const f32,
+    b: *const i8,
+    depth: usize,
+) -> [Sums; R] {
     let mut scaled = [[_mm256_setzero_ps(); 2]; R];
     // SAFETY: the caller promises both trailers.
     unsafe {
         let scales = load(b.add(depth * COLUMNS + 4 * COLUMNS));
         for row in 0..R {
-            let scale = a.add(ROWS * DEPTH_I8).cast::<f32>().add(row).read_unaligned();
+            let scale = row_scales.add(row).read_unaligned();
             for half in 0..2 {
                 let sum = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[row][half]), _mm256_castsi256_ps(scales[half]));
                 scaled[row][half] = _mm256_mul_ps(sum, _mm256_set1_ps(scale));

@@ -157,10 +157,14 @@ mod x86 {
         _mm512_dpbusd_epi32(*sum, value, value)
     });
 
+    register_loop!(dot_i8_256, "avx2,avxvnni", _mm256_setzero_si256(), _mm256_set1_epi8(1), |sum, value| {
+        _mm256_dpbusd_avx_epi32(*sum, value, value)
+    });
+
     pub(super) fn f32_loop(isa: Isa) -> Loop {
         match isa {
             Isa::Scalar => scalar_loop(),
-            Isa::Avx2 => Loop { run: fma_256, operations: SUMS * 16 },
+            Isa::Avx2 | Isa::AvxVnni => Loop { run: fma_256, operations: SUMS * 16 },
             _ => Loop { run: fma_512, operations: SUMS * 32 },
         }
     }
@@ -185,6 +189,7 @@ mod x86 {
             Isa::Amx => Loop { run: amx::dot_i8, operations: amx::DOTS * 16 * 16 * 128 },
             Isa::Avx512Bf16 => Loop { run: dot_i8, operations: SUMS * 128 },
             Isa::Avx512 => Loop { run: madd_512, operations: SUMS * 64 },
+            Isa::AvxVnni => Loop { run: dot_i8_256, operations: SUMS * 64 },
             Isa::Avx2 => Loop { run: madd_256, operations: SUMS * 32 },
             Isa::Scalar => scalar_loop(),
         }

@@ -62,7 +62,7 @@ macro_rules! kernels {
 impl Element for f32 {
     const GROUP: usize = 1;
 
-    kernels!(F32, Avx2 => avx2::F32, Avx512 => avx512::F32, Avx512Bf16 => avx512::F32, Amx => avx512::F32);
+    kernels!(F32, Avx2 => avx2::F32, AvxVnni => avx2::F32, Avx512 => avx512::F32, Avx512Bf16 => avx512::F32, Amx => avx512::F32);
 
     fn isa(choice: &Choice) -> Isa {
         choice.f32
@@ -79,6 +79,7 @@ impl Element for bf16 {
     kernels!(
         BF16,
         Avx2 => avx2::BF16,
+        AvxVnni => avx2::BF16,
         Avx512 => avx512::BF16_WIDENED,
         Avx512Bf16 => avx512::BF16,
         Amx => amx::BF16
@@ -103,6 +104,7 @@ impl Element for i8 {
     kernels!(
         I8,
         Avx2 => avx2::I8,
+        AvxVnni => avx2::I8_DOT,
         Avx512 => avx512::I8_WIDENED,
         Avx512Bf16 => avx512::I8,
         Amx => amx::I8

@@ -14,6 +14,8 @@ pub enum Isa {
     Scalar,
     /// AVX2 and FMA.
     Avx2,
+    /// AVX2 with a dot product of int8 (AVX-VNNI), as laptops have it.
+    AvxVnni,
     /// AVX-512 without dot products.
     Avx512,
     /// AVX-512 with dot products of bf16 and of int8 (VNNI).
@@ -30,13 +32,14 @@ static ASKED: OnceLock<Option<Isa>> = OnceLock::new();
 
 impl Isa {
     /// All of them, the simplest first.
-    pub const ALL: [Self; 5] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    pub const ALL: [Self; 6] = [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
             Self::Avx2 => "avx2",
+            Self::AvxVnni => "avxvnni",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
@@ -52,6 +55,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             Self::Amx => amx(),
+            Self::AvxVnni => avx_vnni(),
             _ => self <= vectors(),
         }
     }
@@ -191,10 +195,22 @@ fn vectors() -> Isa {
         match (avx2, avx512, dot) {
             (_, true, true) => Isa::Avx512Bf16,
             (_, true, false) => Isa::Avx512,
+            (true, false, _) if avx_vnni() => Isa::AvxVnni,
             (true, false, _) => Isa::Avx2,
             _ => Isa::Scalar,
         }
     })
+}
+
+/// AVX2 has a dot product of int8. Some chips have it beside AVX-512, and some with AVX-512 do not.
+#[cfg(target_arch = "x86_64")]
+fn avx_vnni() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("avxvnni")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn avx_vnni() -> bool {
+    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -239,7 +255,9 @@ macro_rules! for_each_isa {
                 match $crate::cpu::kernel::Isa::of_rows() {
                     $crate::cpu::kernel::Isa::Scalar => body($($argument),*),
                     // SAFETY: `Isa::of_rows` found these instructions on this machine.
-                    $crate::cpu::kernel::Isa::Avx2 => unsafe { avx2($($argument),*) },
+                    $crate::cpu::kernel::Isa::Avx2 | $crate::cpu::kernel::Isa::AvxVnni => unsafe {
+                        avx2($($argument),*)
+                    },
                     // SAFETY: as above.
                     _ => unsafe { avx512($($argument),*) },
                 }

@@ -320,6 +320,6 @@ fn instruction_sets_have_names_and_wrong_ones_are_told() {
         assert_eq!(isa.name().parse::<Isa>().unwrap(), isa);
     }
     let error = "sse9".parse::<Isa>().unwrap_err().to_string();
-    assert_eq!(error, "there is no instruction set sse9: use auto, amx, avx512bf16, avx512, avx2, scalar");
+    assert_eq!(error, "there is no instruction set sse9: use auto, amx, avx512bf16, avx512, avxvnni, avx2, scalar");
     assert!(Isa::Scalar.is_available());
 }
