@@ -238,10 +238,14 @@ impl Window for SubBlocks {
     }
 
     /// As in the official code: `length` in whole blocks, the first of which may have begun with the prompt, and the first token of
-    /// a further one.
+    /// a further one. A `length` of less than a block, to which the official code answers nothing, takes the blocks that hold it.
     fn canvas_length(&self, prompt: usize, length: usize, model: &Description) -> usize {
         let block = block_length(self.length, model);
-        (prompt / block).saturating_add(length / block).saturating_mul(block).saturating_add(1)
+        let blocks = match length / block {
+            0 => prompt.saturating_add(length).div_ceil(block),
+            whole => (prompt / block).saturating_add(whole),
+        };
+        blocks.saturating_mul(block).saturating_add(1)
     }
 }
 

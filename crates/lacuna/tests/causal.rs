@@ -198,6 +198,17 @@ fn blocks_are_counted_from_zero_or_from_a_border() {
 }
 
 #[test]
+fn sub_blocks_have_room_for_what_is_asked() {
+    let model = Strict::new(0, 4, true);
+    let window = parse("fast-dllm-v2", &Params::new()).unwrap().window;
+    let length = |prompt: usize, length: usize| window.canvas_length(prompt, length, model.description());
+    // Whole blocks, the first of which began with the prompt, and the first token of a further one.
+    assert_eq!([(3, 8), (4, 8), (5, 8), (5, 11)].map(|(prompt, asked)| length(prompt, asked)), [9, 13, 13, 13]);
+    // Less than a block.
+    assert_eq!([(3, 1), (3, 2), (4, 3), (5, 3), (6, 3)].map(|(prompt, asked)| length(prompt, asked)), [5, 9, 9, 9, 13]);
+}
+
+#[test]
 fn what_does_not_go_with_blocks_is_refused() {
     let model = Strict::new(0, 4, false);
     let full = Description { visibility: Visibility::Full, ..model.description().clone() };
