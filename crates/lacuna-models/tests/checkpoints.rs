@@ -5,11 +5,15 @@ mod common;
 use common::altered::{Altered, Parts};
 use common::{all_layers, data, distance, goldens, view};
 use lacuna::{AttentionSource, Predictor, Token, TokenRule, View};
-use lacuna_models::{Checkpoint, Convention, CpuPredictor, Model, Precision, Request};
+use lacuna_models::{Architecture, Checkpoint, Convention, CpuPredictor, Model, Precision, Request};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
 const QUERY: &str = "model.transformer.blocks.1.q_proj.weight";
+
+fn described(altered: &Altered) -> Architecture {
+    Checkpoint::open(altered.path()).unwrap().architecture().clone()
+}
 
 fn llada() -> Altered {
     Altered::copy("llada-tiny")
@@ -332,9 +336,6 @@ fn variants_that_are_not_implemented_are_refused() {
         dream("hidden_act", json!("gelu")).starts_with("config.json: hidden_act is 'gelu', which is not supported")
     );
     assert!(dream("rope_scaling", json!({"type": "yarn"})).contains("it must be null"));
-    let rope = |value: Value| dream("rope_parameters", value);
-    assert!(rope(json!({"rope_theta": 1e6, "rope_type": "yarn"})).contains("it must be default"));
-    assert!(rope(json!({"full_attention": {"rope_theta": 1e6}})).contains("rope_theta"));
     assert!(dream("use_sliding_window", json!(true)).contains("it must be false"));
     let of = |architecture: &str, model_type: &str| {
         llada().set("architectures", json!([architecture])).set("model_type", model_type)
@@ -351,18 +352,18 @@ fn variants_that_are_not_implemented_are_refused() {
         refused,
         "config.json: Nemotron-Labs-Diffusion is not supported yet: it needs causal attention to finished blocks"
     );
-}
-
-#[test]
-fn rotary_embeddings_are_read_as_transformers_5_writes_them() {
-    let old = Altered::copy("dream-tiny");
-    let new = Altered::copy("dream-tiny").edit("config.json", |config| {
-        let rope_theta = config.remove("rope_theta").unwrap();
-        config.insert("rope_parameters".into(), json!({"rope_theta": rope_theta, "rope_type": "default"}));
-    });
-    let theta = |altered: &Altered| Checkpoint::open(altered.path()).unwrap().architecture().attention.rope_theta;
-    assert_eq!(theta(&new), theta(&old));
-    assert_ne!(theta(&new), 10_000.0);
+    // The one name is enough, even beside a model type that is supported.
+    for (architecture, model_type, family) in [
+        ("NemotronLabsDiffusionModel", "another", "Nemotron-Labs-Diffusion"),
+        ("WeDLMForCausalLM", "qwen2", "WeDLM"),
+        ("TiDARForCausalLM", "qwen2", "TiDAR"),
+        ("LlavaLLaDAModelLM", "llada", "LLaDA-V"),
+        ("another", "diffusion_gemma", "DiffusionGemma"),
+        ("LLaDA2_2MoeModelLM", "llada2_moe", "LLaDA2.2"),
+    ] {
+        let refused = of(architecture, model_type).refusal();
+        assert!(refused.starts_with(&format!("config.json: {family} is not supported yet")), "{refused}");
+    }
 }
 
 #[test]
@@ -488,6 +489,47 @@ fn settings_of_experts_that_make_no_sense_are_refused() {
         let altered = Altered::copy(&format!("families/{family}")).set("mask_token_id", 511).set(key, value);
         let refused = altered.refusal();
         assert!(refused.contains(expected), "{family}: {refused}");
+    }
+}
+
+/// Where config.json leaves a key out, the value is that of the family's configuration class.
+#[test]
+fn keys_that_are_left_out_have_the_value_of_the_official_class() {
+    let altered = |family: &str| Altered::copy(&format!("families/{family}"));
+    for (family, key, value) in [
+        ("llada2", "partial_rotary_factor", json!(0.5)),
+        ("llada2", "rms_norm_eps", json!(1e-5)),
+        ("llada2", "routed_scaling_factor", json!(2.5)),
+        ("llada-moe-alt", "rms_norm_eps", json!(1e-5)),
+        ("rnd1", "norm_topk_prob", json!(true)),
+        ("rnd1", "rope_theta", json!(1e6)),
+        ("sdar", "rope_theta", json!(1e4)),
+    ] {
+        let named = altered(family).set(key, value);
+        let left_out = altered(family).edit("config.json", |config| drop(config.remove(key)));
+        assert!(described(&named) == described(&left_out), "{family}: {key}");
+    }
+    let refused = altered("llada-moe-alt").edit("config.json", |config| drop(config.remove("rope_theta"))).refusal();
+    assert!(refused.contains("the field 'rope_theta' is missing"), "{refused}");
+}
+
+#[test]
+fn the_rotary_embedding_may_be_described_as_transformers_5_does() {
+    let sdar = |parameters: Value| {
+        let unnamed = Altered::copy("families/sdar").edit("config.json", |config| drop(config.remove("rope_theta")));
+        unnamed.set("rope_parameters", parameters)
+    };
+    let theta = |altered: Altered| described(&altered).attention.rope_theta;
+    assert_eq!(theta(sdar(json!({"rope_type": "default", "rope_theta": 3e5}))), 3e5);
+    assert_eq!(theta(Altered::copy("families/sdar").set("rope_scaling", json!({"rope_type": "default"}))), 1e6);
+    for parameters in [
+        json!({"rope_type": "yarn", "rope_theta": 3e5, "factor": 4.0}),
+        json!({}),
+        json!([]),
+        json!({"full_attention": {"rope_theta": 3e5}}),
+    ] {
+        let refused = sdar(parameters).refusal();
+        assert!(refused.contains("rope_parameters is ") && refused.contains("is not supported"), "{refused}");
     }
 }
 

@@ -3,7 +3,7 @@
 use lacuna::Visibility;
 use serde::Deserialize;
 
-use super::qwen::{self, Traits};
+use super::qwen::{self, Defaults, Traits};
 use super::{Config, Convention, Family};
 use crate::architecture::{Experts, FeedForward, Groups, Router, RouterBias, Score};
 use crate::weight::Names;
@@ -75,7 +75,7 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
             score: Score::Sigmoid,
             bias: if biased { RouterBias::Choice } else { RouterBias::None },
             renormalized: true,
-            scale: keys.routed_scaling_factor.unwrap_or(1.0),
+            scale: keys.routed_scaling_factor.unwrap_or(2.5),
             groups: keys.n_group.zip(keys.topk_group).map(|(count, kept)| Groups { count, kept }),
         },
     });
@@ -83,5 +83,7 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
         (keys.first_k_dense_replace.unwrap_or(0), FeedForward::Dense { width: keys.intermediate_size });
     let layers = config.layers(keys.num_hidden_layers, |layer| if layer < first { dense } else { experts })?;
     let visibility = Visibility::Blocks(keys.block_size.unwrap_or(BLOCK));
-    qwen::describe(config, &FAMILY, Traits { head_norm: true, visibility, names: NAMES, ..Traits::PLAIN }, layers)
+    let defaults = Defaults { rms_norm_eps: 1e-5, partial_rotary_factor: 0.5, ..Defaults::QWEN };
+    let traits = Traits { head_norm: true, visibility, defaults, names: NAMES, ..Traits::PLAIN };
+    qwen::describe(config, &FAMILY, traits, layers)
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::qwen::{self, Traits};
+use super::qwen::{self, Defaults, Traits};
 use super::{Config, Convention, Family};
 use crate::architecture::{Experts, FeedForward, Router, RouterBias, Score};
 use crate::weight::Names;
@@ -34,6 +34,8 @@ struct Keys {
     moe_router_score_function: Option<String>,
     router_num_group: Option<Value>,
     qk_layernorm: Option<bool>,
+    /// Its configuration class has no default that makes sense.
+    rope_theta: f64,
 }
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
@@ -67,6 +69,7 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     let is_dense = |layer: usize| frequencies[layer] == 0;
     let layers = config.layers(keys.num_hidden_layers, |layer| if is_dense(layer) { dense } else { experts })?;
     let names = Names { shared: "shared_expert", router_bias: "mlp.expert_bias", ..qwen::NAMES };
-    let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), names, ..Traits::PLAIN };
+    let defaults = Defaults { rope_theta: keys.rope_theta, rms_norm_eps: 1e-5, ..Defaults::QWEN };
+    let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), defaults, names, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, layers)
 }

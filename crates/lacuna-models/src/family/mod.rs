@@ -40,14 +40,14 @@ static FAMILIES: [&Family; 13] = [
     &rnd1::FAMILY,
 ];
 
-/// Families that are known by name but not supported: `(architecture or model_type, family, the missing part)`.
-const REFUSED: [(&str, &str, &str); 7] = [
-    ("LLaDA2_2", "LLaDA2.2", "inserting and deleting tokens"),
-    ("nemotron_labs_diffusion", "Nemotron-Labs-Diffusion", "causal attention to finished blocks"),
+/// Families that are known by name but not supported: `(how an architecture or model_type begins, in small letters and digits alone,
+/// family, the missing part)`.
+const REFUSED: [(&str, &str, &str); 6] = [
+    ("llada22", "LLaDA2.2", "inserting and deleting tokens"),
+    ("nemotronlabsdiffusion", "Nemotron-Labs-Diffusion", "causal attention to finished blocks"),
     ("wedlm", "WeDLM", "causal attention with reordered positions"),
-    ("diffusion_gemma", "DiffusionGemma", "diffusion without a mask token"),
-    ("DiffusionGemma", "DiffusionGemma", "diffusion without a mask token"),
-    ("llava_llada", "LLaDA-V", "a vision tower"),
+    ("diffusiongemma", "DiffusionGemma", "diffusion without a mask token"),
+    ("llavallada", "LLaDA-V", "a vision tower"),
     ("tidar", "TiDAR", "its hybrid attention"),
 ];
 
@@ -145,8 +145,9 @@ pub(crate) fn describe(file: &str, content: &[u8]) -> Result<Architecture> {
 }
 
 fn refused(architectures: &[String], model_type: Option<&str>) -> Option<(&'static str, &'static str, &'static str)> {
-    let names = || architectures.iter().map(String::as_str).chain(model_type);
-    REFUSED.into_iter().find(|(name, ..)| names().any(|found| found.starts_with(name)))
+    let plain = |name: &str| name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "").to_ascii_lowercase();
+    let names: Vec<String> = architectures.iter().map(String::as_str).chain(model_type).map(plain).collect();
+    REFUSED.into_iter().find(|(start, ..)| names.iter().any(|name| name.starts_with(start)))
 }
 
 /// A config.json.

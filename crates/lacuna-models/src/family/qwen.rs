@@ -41,13 +41,33 @@ pub(super) struct Traits {
     pub(super) head_norm: bool,
     pub(super) shifted: bool,
     pub(super) visibility: Visibility,
+    /// What its configuration class takes where config.json is silent.
+    pub(super) defaults: Defaults,
     pub(super) names: Names,
+}
+
+/// Values of keys that config.json leaves out.
+pub(super) struct Defaults {
+    pub(super) rope_theta: f64,
+    pub(super) rms_norm_eps: f64,
+    pub(super) partial_rotary_factor: f64,
+}
+
+impl Defaults {
+    /// Those of Qwen2, Qwen3 and Llama.
+    pub(super) const QWEN: Self = Self { rope_theta: 10_000.0, rms_norm_eps: 1e-6, partial_rotary_factor: 1.0 };
 }
 
 impl Traits {
     /// No biases, no norms of heads, no shift, full attention.
-    pub(super) const PLAIN: Self =
-        Self { biased: false, head_norm: false, shifted: false, visibility: Visibility::Full, names: NAMES };
+    pub(super) const PLAIN: Self = Self {
+        biased: false,
+        head_norm: false,
+        shifted: false,
+        visibility: Visibility::Full,
+        defaults: Defaults::QWEN,
+        names: NAMES,
+    };
 }
 
 /// config.json, as far as these families share it.
@@ -69,18 +89,11 @@ struct Keys {
     eos_token_id: Option<Ids>,
     hidden_act: Option<String>,
     rope_scaling: Option<Value>,
-    rope_parameters: Option<RopeParameters>,
+    /// Where transformers 5 writes what `rope_theta` and `rope_scaling` said before.
+    rope_parameters: Option<Value>,
     use_sliding_window: Option<bool>,
     use_mrope: Option<bool>,
     clip_qkv: Option<f64>,
-}
-
-/// Rotary embedding as transformers writes it from version 5 on.
-#[derive(Deserialize)]
-struct RopeParameters {
-    rope_theta: f64,
-    rope_type: Option<String>,
-    partial_rotary_factor: Option<f64>,
 }
 
 /// The description of a model with these feed-forward networks.
@@ -95,22 +108,22 @@ pub(super) fn describe(
     let flag = |key, value: Option<bool>| (key, !value.unwrap_or(false), "true".to_string(), "false");
     let none = |key, value: Option<Value>| {
         let value = value.filter(|value| *value != Value::Bool(false)).unwrap_or_default();
-        (key, value.is_null(), value.to_string(), "null")
+        (key, value.is_null() || is_plain(&value), value.to_string(), "null")
     };
-    let rope = keys.rope_parameters.as_ref();
-    let rope_type = rope.and_then(|rope| rope.rope_type.as_deref()).unwrap_or("default");
+    let rope = |key: &str| keys.rope_parameters.as_ref().and_then(|parameters| parameters[key].as_f64());
+    let rope_theta = keys.rope_theta.or(rope("rope_theta")).unwrap_or(traits.defaults.rope_theta);
+    let rotary = keys.partial_rotary_factor.or(rope("partial_rotary_factor"));
+    let rotary = rotary.unwrap_or(traits.defaults.partial_rotary_factor);
     config.require(&[
         ("hidden_act", activation == "silu", format!("'{activation}'"), "silu"),
         none("rope_scaling", keys.rope_scaling),
-        ("rope_parameters.rope_type", rope_type == "default", format!("'{rope_type}'"), "default"),
+        none("rope_parameters", keys.rope_parameters.clone()),
         none("clip_qkv", keys.clip_qkv.map(Value::from)),
         flag("use_sliding_window", keys.use_sliding_window),
         flag("use_mrope", keys.use_mrope),
         flag("mlp_bias", keys.mlp_bias),
     ])?;
     let heads = keys.num_attention_heads;
-    let rope_theta = rope.map(|rope| rope.rope_theta).or(keys.rope_theta);
-    let rotary = rope.and_then(|rope| rope.partial_rotary_factor).or(keys.partial_rotary_factor);
     let head_size = keys.head_dim.map_or_else(|| config.head_size(keys.hidden_size, heads), Ok)?;
     let output_biased = !traits.biased && keys.attention_bias.unwrap_or(false);
     Ok(Architecture {
@@ -118,13 +131,13 @@ pub(super) fn describe(
         hidden: keys.hidden_size,
         vocabulary: keys.vocab_size,
         context: keys.max_position_embeddings.unwrap_or(32_768),
-        epsilon: keys.rms_norm_eps.unwrap_or(1e-6),
+        epsilon: keys.rms_norm_eps.unwrap_or(traits.defaults.rms_norm_eps),
         attention: Attention {
             heads,
             key_value_heads: keys.num_key_value_heads.unwrap_or(heads),
             head_size,
-            rotary: (head_size as f64 * rotary.unwrap_or(1.0)) as usize,
-            rope_theta: rope_theta.unwrap_or(10_000.0),
+            rotary: (head_size as f64 * rotary) as usize,
+            rope_theta,
             biased: traits.biased || output_biased,
             output_biased,
             head_norm: traits.head_norm,
@@ -139,6 +152,16 @@ pub(super) fn describe(
     })
 }
 
+/// True if these settings of the rotary embedding do not scale it: `rope_type` is `default`, and only sizes are set.
+fn is_plain(settings: &Value) -> bool {
+    let plain = |(key, value): (&String, &Value)| match key.as_str() {
+        "rope_type" | "type" => value == "default",
+        "rope_theta" | "partial_rotary_factor" => value.is_number(),
+        _ => false,
+    };
+    settings.as_object().is_some_and(|settings| !settings.is_empty() && settings.iter().all(plain))
+}
+
 /// The same dense network in every layer.
 pub(super) fn dense(config: &Config<'_>) -> Result<Vec<FeedForward>> {
     #[derive(Deserialize)]
@@ -150,8 +173,8 @@ pub(super) fn dense(config: &Config<'_>) -> Result<Vec<FeedForward>> {
     config.layers(num_hidden_layers, |_| FeedForward::Dense { width })
 }
 
-/// Qwen3-MoE's experts: softmax over all of them, no shared one.
-pub(super) fn experts(config: &Config<'_>) -> Result<Vec<FeedForward>> {
+/// Qwen3-MoE's experts: softmax over all of them, no shared one. `renormalized` is what holds where config.json does not tell.
+pub(super) fn experts(config: &Config<'_>, renormalized: bool) -> Result<Vec<FeedForward>> {
     #[derive(Deserialize)]
     struct Keys {
         num_hidden_layers: usize,
@@ -172,7 +195,7 @@ pub(super) fn experts(config: &Config<'_>) -> Result<Vec<FeedForward>> {
         router: Router {
             score: Score::Softmax,
             bias: RouterBias::None,
-            renormalized: keys.norm_topk_prob.unwrap_or(false),
+            renormalized: keys.norm_topk_prob.unwrap_or(renormalized),
             scale: 1.0,
             groups: None,
         },

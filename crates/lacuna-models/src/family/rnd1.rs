@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::qwen::{self, Traits};
+use super::qwen::{self, Defaults, Traits};
 use super::{Config, Convention, Family};
 use crate::{Architecture, Result};
 
@@ -23,6 +23,7 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     }
     let Keys { is_causal } = config.parse()?;
     config.require(&[("is_causal", !is_causal.unwrap_or(false), "true".to_string(), "false")])?;
-    let traits = Traits { head_norm: true, shifted: true, ..Traits::PLAIN };
-    qwen::describe(config, &FAMILY, traits, qwen::experts(config)?)
+    let defaults = Defaults { rope_theta: 1e6, ..Defaults::QWEN };
+    let traits = Traits { head_norm: true, shifted: true, defaults, ..Traits::PLAIN };
+    qwen::describe(config, &FAMILY, traits, qwen::experts(config, true)?)
 }

@@ -25,7 +25,7 @@ pub(super) static EXPERTS: Family = Family {
     model_types: &["sdar_moe"],
     masks: &[(151_936, 151_669)],
     recommended: &[("strategy", "sdar"), ("temperature", "1")],
-    describe: |config| qwen::describe(config, &EXPERTS, traits(config)?, qwen::experts(config)?),
+    describe: |config| qwen::describe(config, &EXPERTS, traits(config)?, qwen::experts(config, false)?),
 };
 
 fn describe(config: &Config<'_>) -> Result<Architecture> {
