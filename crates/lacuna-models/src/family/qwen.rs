@@ -117,7 +117,7 @@ pub(super) fn describe(
     config.require(&[
         ("hidden_act", activation == "silu", format!("'{activation}'"), "silu"),
         none("rope_scaling", keys.rope_scaling),
-        none("rope_parameters", keys.rope_parameters.clone()),
+        none("rope_parameters", keys.rope_parameters),
         none("clip_qkv", keys.clip_qkv.map(Value::from)),
         flag("use_sliding_window", keys.use_sliding_window),
         flag("use_mrope", keys.use_mrope),
