@@ -52,7 +52,7 @@ impl Graphs {
             return compute();
         }
         // Recordings for other buffers are of no use any more.
-        if self.buffers != buffers || self.passes.len() >= CAPACITY {
+        if self.buffers != buffers {
             self.passes.clear();
             self.buffers = buffers.to_vec();
         }
@@ -72,6 +72,9 @@ impl Graphs {
             }
             None => {
                 compute()?;
+                if self.passes.len() >= CAPACITY {
+                    self.passes.clear();
+                }
                 self.passes.insert(key, None);
                 Ok(())
             }
