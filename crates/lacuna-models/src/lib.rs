@@ -42,6 +42,7 @@ mod family;
 #[cfg(feature = "text")]
 mod info;
 mod int4;
+mod int8;
 #[cfg(feature = "text")]
 mod job;
 mod json;

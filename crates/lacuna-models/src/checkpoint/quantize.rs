@@ -11,11 +11,10 @@ use serde_json::{Map, Value, json};
 use super::open::CONFIG;
 use super::tensors::{GROUPS, SCALES};
 use super::{Checkpoint, StoredType, Tensor};
-use crate::cpu::kernel::{Element, magnitude};
 use crate::int4::{self, GROUP, Group};
 use crate::text::FILES;
 use crate::weight::{Role, Weight};
-use crate::{Error, Precision, Result, WeightFormat, json};
+use crate::{Error, Precision, Result, WeightFormat, int8, json};
 
 /// Bytes of values that are made at a time.
 const CHUNK_BYTES: usize = 64 << 20;
@@ -259,8 +258,7 @@ fn pack(tensor: &Tensor<'_>, stored_type: StoredType, rows: std::ops::Range<usiz
             StoredType::Bf16 => plain(scratch.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect()),
             StoredType::Int8 => {
                 let mut values = vec![0i8; columns];
-                let scale = i8::scale(magnitude(scratch));
-                i8::narrow(scratch, scale, &mut values);
+                let scale = int8::round(scratch, None, &mut values);
                 Ok([values.iter().map(|&value| value as u8).collect(), scale.to_le_bytes().to_vec(), Vec::new()])
             }
             StoredType::Int4 => {

@@ -6,12 +6,11 @@ use rayon::prelude::*;
 
 use super::experts::Experts;
 use super::feed_forward::{FeedForward, Network};
-use super::kernel::{Element, magnitude};
 use super::matrix::{Linear, Matrix};
 use crate::architecture::{Attention, FeedForward as Description, RouterBias};
 use crate::checkpoint::{StoredType, Tensor};
 use crate::weight::{Mlp, Role};
-use crate::{Checkpoint, Precision, Result};
+use crate::{Checkpoint, Precision, Result, int8};
 
 /// All weights.
 pub(crate) struct Weights {
@@ -129,14 +128,13 @@ enum Table {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
-    /// With a scale for each row.
-    Int8(Vec<i8>, Vec<f32>),
+    Int8(int8::Rows),
 }
 
 impl Embedding {
     fn load(tensor: &Tensor<'_>, precision: Precision) -> Result<Self> {
         let table = match tensor.stored_type() {
-            _ if precision == Precision::Int4 => Table::int8(tensor)?,
+            _ if precision == Precision::Int4 => Table::Int8(int8::Rows::load(tensor)?),
             StoredType::F32 => Table::F32(tensor.to_vec()?),
             StoredType::F16 => Table::F16(narrow(tensor, f16::from_f32)?),
             StoredType::Bf16 => Table::Bf16(narrow(tensor, bf16::from_f32)?),
@@ -159,9 +157,9 @@ impl Embedding {
             Table::Bf16(table) => {
                 output.iter_mut().zip(&table[row]).for_each(|(output, value)| *output = value.to_f32())
             }
-            Table::Int8(table, scales) => {
+            Table::Int8(int8::Rows { values, scales }) => {
                 let scale = scales[token as usize];
-                output.iter_mut().zip(&table[row]).for_each(|(output, &value)| *output = f32::from(value) * scale);
+                output.iter_mut().zip(&values[row]).for_each(|(output, &value)| *output = f32::from(value) * scale);
             }
         }
     }
@@ -171,28 +169,8 @@ impl Embedding {
             Table::F32(table) => size_of_val(&table[..]),
             Table::F16(table) => size_of_val(&table[..]),
             Table::Bf16(table) => size_of_val(&table[..]),
-            Table::Int8(table, scales) => size_of_val(&table[..]) + size_of_val(&scales[..]),
+            Table::Int8(rows) => rows.bytes(),
         }
-    }
-}
-
-impl Table {
-    /// Rounds a table as int8 weights are.
-    fn int8(tensor: &Tensor<'_>) -> Result<Self> {
-        let hidden = tensor.columns();
-        let (mut table, mut scales) = (vec![0; tensor.length()], vec![0.0; tensor.rows()]);
-        let round = |scratch: &mut Vec<f32>, (row, (table, scale)): (usize, (&mut [i8], &mut f32))| {
-            scratch.resize(hidden, 0.0);
-            tensor.read(row * hidden, scratch)?;
-            *scale = tensor.row_scale(row).unwrap_or_else(|| i8::scale(magnitude(scratch)));
-            i8::narrow(scratch, *scale, table);
-            Ok(())
-        };
-        let rows = table.par_chunks_exact_mut(hidden).zip(&mut scales).enumerate();
-        let rounded: Vec<Result<()>> = rows.map_init(Vec::new, round).collect();
-        rounded.into_iter().collect::<Result<()>>()?;
-        tensor.release();
-        Ok(Self::Int8(table, scales))
     }
 }
 

@@ -114,11 +114,8 @@ impl<'a> Computation<'a> {
     ) -> Result<()> {
         let input = self.activations.input.all();
         self.norm(finished, rows, self.weights.final_norm.all(), None, Operand::Elements(input))?;
-        let Part { rows: Operand::Elements(weights), k, .. } = self.weights.head.all() else {
-            unreachable!("the vocabulary projection has 16 bits")
-        };
         // SAFETY: the caller's promise.
-        unsafe { self.machine.kernels.project(input, weights, k, reading) }
+        unsafe { self.machine.kernels.project(input, self.weights.head.all(), self.sizes.hidden, reading) }
     }
 
     /// Operands of the last block's attention, without outputs.

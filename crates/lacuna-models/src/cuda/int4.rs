@@ -19,7 +19,7 @@ const VALUE_BYTES: usize = TILE * TILE / 2;
 pub(crate) const TILE_BYTES: usize = VALUE_BYTES + TILE * TILE / GROUP;
 
 /// Kernels widen weights to so much less than they are, and row scales are so much larger.
-const SMALLNESS: f32 = 1024.0;
+pub(super) const SMALLNESS: f32 = 1024.0;
 
 /// Rows in int4, in tiles, each row with a row scale.
 pub(crate) struct Int4Rows {

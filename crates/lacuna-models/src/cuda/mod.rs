@@ -6,7 +6,7 @@
 //! |---|---|
 //! | the device | `gpu` (context and stream), `event`, `profile`, `buffer` (memory), `staging` (transfers), `compile` (nvrtc) |
 //! | kernels | `kernel`: each `.cu` file with a `.rs` file that declares its structs and launches it; `product` (cublasLt) |
-//! | the model | `weights`, `matrix`, `fp8`, `int4`, `experts`, `rope`, `attention` (tiles) |
+//! | the model | `weights`, `matrix`, `fp8`, `int4`, `int8`, `experts`, `rope`, `attention` (tiles) |
 //! | a forward pass | `forward`, made of `activations`, `inputs`, `graphs` (recorded passes), `kv_store`; `block` is the computation |
 //! | beliefs | `read` |
 //!
@@ -52,6 +52,7 @@ mod gpu;
 mod graphs;
 mod inputs;
 mod int4;
+mod int8;
 mod kernel;
 mod kv_store;
 mod matrix;

@@ -9,20 +9,21 @@ use super::experts::Experts;
 use super::fp8::Fp8Rows;
 use super::gpu::Gpu;
 use super::int4::Int4Rows;
-use super::kernel::{Kernels, NoiseCall, Slots, Source, Table, expert_lines};
+use super::int8::Int8Rows;
+use super::kernel::{Kernels, NoiseCall, Slots, Source, Table, TokenWeights, expert_lines};
 use super::matrix::{Contents, ElementSlice, Elements, Matrix, Target};
 use super::staging::Staging;
 use crate::architecture::RouterBias;
 use crate::checkpoint::{StoredType, Tensor};
 use crate::weight::{Mlp, Role};
-use crate::{Attention, Checkpoint, FeedForward, Precision, Result, WeightFormat, architecture};
+use crate::{Attention, Checkpoint, FeedForward, Precision, Result, architecture, int8};
 
 /// All weights.
 pub(crate) struct Weights {
     pub(crate) embedding: Embedding,
     pub(crate) blocks: Vec<Block>,
     pub(crate) final_norm: Buffer<f32>,
-    pub(crate) head: Matrix,
+    pub(crate) head: Head,
 }
 
 /// One transformer block. Matrices with the same input are stacked, the queries first: the last block computes keys and values
@@ -48,15 +49,33 @@ pub(crate) struct Network {
     pub(crate) down: Matrix,
 }
 
-/// The embedding table: in bf16 if the file has no more, else in f32.
+/// The embedding table: in int8 if the precision is int4, in bf16 if the file has no more, else in f32.
 pub(crate) struct Embedding {
     bytes: Buffer<u8>,
-    is_bf16: bool,
+    /// Bits of a value.
+    bits: u32,
+    /// Of rows in int8.
+    row_scales: Option<Buffer<f32>>,
 }
 
 impl Embedding {
     pub(crate) fn table(&self) -> Table<'_> {
-        Table { bytes: self.bytes.all(), is_bf16: self.is_bf16 }
+        Table { bytes: self.bytes.all(), bits: self.bits, row_scales: self.row_scales.as_ref().map(Buffer::all) }
+    }
+}
+
+/// The vocabulary projection: in int8 if the precision is int4, else in elements.
+pub(crate) enum Head {
+    Elements(Elements),
+    Int8(Int8Rows),
+}
+
+impl Head {
+    pub(crate) fn all(&self) -> TokenWeights<'_> {
+        match self {
+            Self::Elements(elements) => TokenWeights::Elements(elements.all()),
+            Self::Int8(rows) => TokenWeights::Int8(rows.all()),
+        }
     }
 }
 
@@ -74,21 +93,13 @@ impl Weights {
             embedding: loader.embedding(&checkpoint.tensor(Role::Embedding, 0)?)?,
             blocks: (0..layers).map(|layer| Block::load(&mut loader, layer)).collect::<Result<_>>()?,
             final_norm: loader.vector(0, &[Role::FinalNorm])?,
-            head: loader.matrix(vec![checkpoint.tensor(Role::Head, 0)?])?,
+            head: loader.head(&checkpoint.tensor(Role::Head, 0)?)?,
         })
     }
 
     /// Bytes that the weights of a model take.
     pub(crate) fn bytes(checkpoint: &Checkpoint, precision: Precision) -> usize {
-        let architecture = checkpoint.architecture();
-        if precision != Precision::Int4 {
-            return architecture.weight_bytes(precision, checkpoint.embedding_format(precision));
-        }
-        // Unlike the CPU the GPU keeps both tables in 16 bits.
-        let head = architecture.weight(Role::Head, 0);
-        let bytes = |format: WeightFormat| head.rows.len() * format.row_bytes(head.columns());
-        let int8 = architecture.weight_bytes(precision, checkpoint.embedding_format(Precision::Bf16));
-        int8 - bytes(WeightFormat::Int8) + bytes(WeightFormat::Bf16)
+        checkpoint.architecture().weight_bytes(precision, checkpoint.embedding_format(precision))
     }
 }
 
@@ -237,7 +248,20 @@ impl<'a> Loader<'a> {
         Ok(vector)
     }
 
+    fn head(&mut self, tensor: &Tensor<'_>) -> Result<Head> {
+        Ok(match self.precision {
+            Precision::Int4 => Head::Int8(Int8Rows::new(self.gpu, &int8::Rows::load(tensor)?)?),
+            _ => Head::Elements(self.elements(std::slice::from_ref(tensor))?),
+        })
+    }
+
     fn embedding(&mut self, tensor: &Tensor<'_>) -> Result<Embedding> {
+        if self.precision == Precision::Int4 {
+            let rows = int8::Rows::load(tensor)?;
+            let bytes: Vec<u8> = rows.values.into_iter().map(|value| value as u8).collect();
+            let row_scales = Some(Buffer::of(self.gpu, &rows.scales)?);
+            return Ok(Embedding { bytes: Buffer::of(self.gpu, &bytes)?, bits: 8, row_scales });
+        }
         let narrow = !matches!(tensor.stored_type(), StoredType::F32 | StoredType::F16);
         let is_bf16 = narrow && self.precision != Precision::F32;
         let bytes = Buffer::new(self.gpu, tensor.length() * if is_bf16 { 2 } else { 4 })?;
@@ -246,7 +270,7 @@ impl<'a> Loader<'a> {
             false => Target::F32(bytes.all().cast()),
         };
         self.upload.tensor(tensor, target)?;
-        Ok(Embedding { bytes, is_bf16 })
+        Ok(Embedding { bytes, bits: if is_bf16 { 16 } else { 32 }, row_scales: None })
     }
 }
 

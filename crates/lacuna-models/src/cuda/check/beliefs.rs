@@ -9,7 +9,42 @@ use super::lab::{Lab, Values, wide};
 use crate::Result;
 use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::buffer::Buffer;
-use crate::cuda::kernel::{ABSENT, ENTROPY, ReadState, Reading, RowSpec, SPARE_LARGEST, STRETCH, Summary, to_u32};
+use crate::cuda::int8::Int8Rows;
+use crate::cuda::kernel::{
+    ABSENT, ENTROPY, ReadState, Reading, RowSpec, SPARE_LARGEST, STRETCH, Summary, TokenWeights, to_u32,
+};
+use crate::int8;
+
+/// Weights of the projection.
+enum Weights {
+    Elements(Values),
+    Int8(Int8Rows),
+}
+
+impl Weights {
+    /// Elements with these values, and the values as they are then.
+    fn elements(lab: &Lab, values: &[f32], _k: usize) -> Result<(Self, Vec<f64>)> {
+        let (elements, exact) = lab.elements(values)?;
+        Ok((Self::Elements(elements), exact))
+    }
+
+    /// The same in int8.
+    fn int8(lab: &Lab, values: &[f32], k: usize) -> Result<(Self, Vec<f64>)> {
+        let rows = int8::Rows::of(values, k);
+        let scales = rows.scales.iter().flat_map(|&scale| std::iter::repeat_n(f64::from(scale), k));
+        let exact = rows.values.iter().zip(scales).map(|(&value, scale)| f64::from(value) * scale).collect();
+        Ok((Self::Int8(Int8Rows::new(&lab.gpu, &rows)?), exact))
+    }
+
+    fn all(&self) -> TokenWeights<'_> {
+        match self {
+            Self::Elements(elements) => TokenWeights::Elements(elements.all()),
+            Self::Int8(rows) => TokenWeights::Int8(rows.all()),
+        }
+    }
+}
+
+type MakeWeights = fn(&Lab, &[f32], usize) -> Result<(Weights, Vec<f64>)>;
 
 /// Rows on their way from the projection to beliefs.
 struct Rig {
@@ -21,7 +56,7 @@ struct Rig {
     allowed: TokenSet,
     guidance: Option<Guide>,
     input: (Values, Vec<f64>),
-    weights: (Values, Vec<f64>),
+    weights: (Weights, Vec<f64>),
     logits: Buffer<f32>,
     specs: Buffer<RowSpec>,
     draws: Buffer<u64>,
@@ -36,12 +71,23 @@ struct Rig {
 impl Rig {
     /// `width` is the hidden size of the large case.
     fn new(lab: &Rc<Lab>, size: Size, width: usize, guided: bool, rule: TokenRule) -> Result<Rc<Self>> {
+        Self::with(Weights::elements, lab, size, width, guided, rule)
+    }
+
+    fn with(
+        weights: MakeWeights,
+        lab: &Rc<Lab>,
+        size: Size,
+        width: usize,
+        guided: bool,
+        rule: TokenRule,
+    ) -> Result<Rc<Self>> {
         let requests = size.of([1, 5, 33], 64);
         let (k, vocabulary) = (size.of([1, 37, 72], width), size.of([2, 333, 1000], 126_464));
         let rows = requests * if guided { 2 } else { 1 };
         let stretches = vocabulary.div_ceil(STRETCH);
         let input = lab.elements(&noise(1, rows * k))?;
-        let weights = lab.elements(&noise(2, vocabulary * k))?;
+        let weights = weights(lab, &noise(2, vocabulary * k), k)?;
         let logits = lab.zeros::<f32>(rows * vocabulary)?;
         let sampling = Sampling { rule, ..Sampling::default() };
         let allowed = TokenSet::all_but(vocabulary, &[0]);
@@ -186,9 +232,17 @@ impl Rig {
     }
 }
 
-/// Logits of the projection. What is made of them on the way, `conclude` checks.
 pub(super) fn project(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let rig = Rig::new(lab, size, 4096, false, TokenRule::Greedy)?;
+    projection(Weights::elements, lab, size, |k| k * lab.size())
+}
+
+pub(super) fn project_int8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    projection(Weights::int8, lab, size, |k| k)
+}
+
+/// Logits of the projection. What is made of them on the way, `conclude` checks. `row_bytes` is the size of a token's weights.
+fn projection(weights: MakeWeights, lab: &Rc<Lab>, size: Size, row_bytes: impl Fn(usize) -> usize) -> Result<Case> {
+    let rig = Rig::with(weights, lab, size, 4096, false, TokenRule::Greedy)?;
     let (one, other, twin) = (rig.clone(), rig.clone(), rig.clone());
     let exact = move || {
         let row = |row: &[f64]| -> Vec<f64> {
@@ -207,7 +261,7 @@ pub(super) fn project(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         exact: Box::new(exact),
         tolerance: 1e-5,
         scale: Scale::Largest,
-        bytes: (rig.vocabulary * (rig.k * lab.size() + rig.requests * 4)) as f64,
+        bytes: (rig.vocabulary * (row_bytes(rig.k) + rig.requests * 4)) as f64,
         operations,
     })
 }

@@ -9,19 +9,42 @@ use crate::check::{Case, Scale, Size, noise};
 use crate::cuda::fp8::Fp8Rows;
 use crate::cuda::kernel::{CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table, to_u32};
 use crate::cuda::matrix::Operand;
+use crate::int8;
 
 const EPSILON: f32 = 1e-5;
 
+/// Tokens of the table that is embedded in.
+const VOCABULARY: usize = 50;
+
 pub(super) fn embed(lab: &Rc<Lab>, size: Size) -> Result<Case> {
-    let (rows, width, vocabulary) = (size.of([1, 3, 17], 640), size.of([1, 37, 130], 4096), 50);
-    let values = noise(1, vocabulary * width);
+    let values = noise(1, VOCABULARY * embedding_width(size));
     let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
-    let table = lab.buffer(&bytes)?;
+    embedding(lab, size, &bytes, None, values)
+}
+
+pub(super) fn embed_int8(lab: &Rc<Lab>, size: Size) -> Result<Case> {
+    let width = embedding_width(size);
+    let int8::Rows { values, scales } = int8::Rows::of(&noise(1, VOCABULARY * width), width);
+    let bytes: Vec<u8> = values.iter().map(|&value| value as u8).collect();
+    let exact = values.iter().enumerate().map(|(at, &value)| f32::from(value) * scales[at / width]).collect();
+    embedding(lab, size, &bytes, Some(&scales), exact)
+}
+
+fn embedding_width(size: Size) -> usize {
+    size.of([1, 37, 130], 4096)
+}
+
+/// Look-ups in a table: its bytes, the scales of its rows, and its values.
+fn embedding(lab: &Rc<Lab>, size: Size, bytes: &[u8], scales: Option<&[f32]>, values: Vec<f32>) -> Result<Case> {
+    let (rows, width, vocabulary) = (size.of([1, 3, 17], 640), embedding_width(size), VOCABULARY);
+    let row_bytes = bytes.len() / vocabulary + size_of::<f32>() * width;
+    let (table, scales) = (lab.buffer(bytes)?, scales.map(|scales| lab.buffer(scales)).transpose()?);
     let tokens: Vec<u32> = (0..rows).map(|i| to_u32(i * 7 % vocabulary)).collect();
     let (indices, hidden) = (lab.indices(&tokens, vocabulary)?, Rc::new(lab.zeros::<f32>(rows * width)?));
     let (its, output) = (lab.clone(), hidden.clone());
     let launch = move || {
-        let table = Table { bytes: table.all(), is_bf16: false };
+        let bits = if scales.is_some() { 8 } else { 32 };
+        let table = Table { bytes: table.all(), bits, row_scales: scales.as_ref().map(|scales| scales.all()) };
         its.kernels.embed(table, indices.all(), width, output.all())
     };
     let its = lab.clone();
@@ -32,7 +55,7 @@ pub(super) fn embed(lab: &Rc<Lab>, size: Size) -> Result<Case> {
         exact: Box::new(move || Ok(tokens.iter().flat_map(&row).collect())),
         tolerance: 0.0,
         scale: Scale::Largest,
-        bytes: (rows * width * 8) as f64,
+        bytes: (rows * row_bytes) as f64,
         operations: 0.0,
     })
 }

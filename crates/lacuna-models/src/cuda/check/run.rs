@@ -16,8 +16,9 @@ const RUNS: usize = 21;
 type MakeCase = fn(&Rc<Lab>, Size) -> Result<Case>;
 
 /// All kernels. Those in fp8 run on Hopper.
-const KERNELS: [(&str, MakeCase); 34] = [
+const KERNELS: [(&str, MakeCase); 36] = [
     ("embed", rows::embed),
+    ("embed_int8", rows::embed_int8),
     ("rms_norm", rows::rms_norm),
     ("rotate", rows::rotate),
     ("add_bias", rows::add_bias),
@@ -35,6 +36,7 @@ const KERNELS: [(&str, MakeCase); 34] = [
     ("collect", scores::collect),
     ("rank", scores::rank),
     ("project", beliefs::project),
+    ("project_int8", beliefs::project_int8),
     ("route", experts::route),
     ("route_choice", experts::route_choice),
     ("route_tiles", experts::route_tiles),

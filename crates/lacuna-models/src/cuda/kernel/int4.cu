@@ -19,18 +19,6 @@
 #define INT4_THREADS (INT4_TEAMS * 128)
 #define INT4_MOST_SPLITS 4
 
-// Sixteen bytes of memory.
-struct __align__(16) Words {
-    u32 at[4];
-};
-
-// a * b + c, for two bf16 each.
-DEVICE u32 multiply_add_pair(u32 a, u32 b, u32 c) {
-    u32 sum;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
-    return sum;
-}
-
 // One half of a pair twice; it costs nothing where it is used.
 template <u32 HALF> DEVICE u32 both_halves(u32 pair) {
     u32 both;
@@ -66,23 +54,6 @@ DEVICE void widen_int4(u32 (&a)[4], u32 word, const Int4Groups& its) {
 #pragma unroll
     for (u32 i = 0; i < 4; i++)
         a[i] = multiply_add_pair(word >> i / 2 * 8 & (i % 2 ? 0x00f000f0 : 0x000f000f), its.scale[i % 2], its.offset[i % 2]);
-}
-
-// sums += a (64 x 16, in the registers of four warps) * a slice of 16 columns of ROWS rows in shared memory, from piece `piece` on; on Hopper
-// asynchronously.
-template <u32 ROWS> DEVICE void multiply_int4(float (&sums)[ROWS / 8][4], const u32 (&a)[4], const bf16* rows, u32 piece) {
-#if HOPPER
-    multiply_rows(sums, a, matrix(rows + piece * 8));
-#else
-    const u32 lane = threadIdx.x % 32, row = lane / 16 * 8 + lane % 8;
-#pragma unroll
-    for (u32 block = 0; block < ROWS / 8; block += 2) {
-        u32 b[4];
-        load_matrices(b, rows + swizzled(block * 8 + row, piece + lane / 8 % 2));
-        multiply(sums[block], a, b[0], b[1]);
-        multiply(sums[block + 1], a, b[2], b[3]);
-    }
-#endif
 }
 
 DEVICE float sum(float x, float y) { return x + y; }
@@ -254,7 +225,7 @@ template <u32 ROWS, u32 TILES> DEVICE void multiply_tiles(const Int4Product& p) 
             }
             begin_products();
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) multiply_int4<ROWS>(sums[t], a[t % SETS][i], slice, i * 2);
+            for (u32 i = 0; i < 4; i++) multiply_columns<ROWS>(sums[t], a[t % SETS][i], slice, i * 2);
             commit_products();
         }
     }

@@ -26,6 +26,7 @@ pub(crate) use experts::{ExpertsCall, Slots, expert_lines, most_tiles};
 pub(crate) use int4::SharedSums;
 pub(crate) use matrices::{MatricesCall, MatrixTask};
 pub(crate) use product::{Factors, Output};
+pub(crate) use projection::TokenWeights;
 pub(crate) use routing::{ExpertTile, arrivals};
 pub(crate) use rows::{CacheCall, CacheSlot, NormCall, RotateCall, Rows, Table};
 pub(crate) use scores::{

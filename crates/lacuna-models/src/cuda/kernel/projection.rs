@@ -1,9 +1,10 @@
 //! The vocabulary projection, and beliefs from its tiles.
 #![allow(unsafe_code, reason = "launches of kernels")]
 
+use super::super::int8::Int8Slice;
 use super::super::matrix::ElementSlice;
 use super::belief::{Reading, STRETCH};
-use super::structs::{Element, In, c_structs, to_u32};
+use super::structs::{Element, In, Untyped, c_structs, to_u32};
 use super::table::{Grid, Kernels};
 use crate::Result;
 
@@ -17,11 +18,20 @@ c_structs! {
     struct Projection {
         /// `[row][k]`.
         input: In<Element>,
-        /// `[token][k]`.
-        weights: In<Element>,
+        /// `[token][k]`, or tiles of int8.
+        weights: In<Untyped>,
+        /// Scale of each token in int8.
+        row_scales: In<f32>,
         reading: Reading,
         k: u32,
     }
+}
+
+/// The weights of the vocabulary projection, a row for each token.
+#[derive(Clone, Copy)]
+pub(crate) enum TokenWeights<'a> {
+    Elements(ElementSlice<'a>),
+    Int8(Int8Slice<'a>),
 }
 
 /// Bytes of shared memory of a block.
@@ -44,19 +54,30 @@ impl Kernels {
     pub(crate) unsafe fn project(
         &self,
         input: ElementSlice<'_>,
-        weights: ElementSlice<'_>,
+        weights: TokenWeights<'_>,
         k: usize,
         reading: &Reading,
     ) -> Result<()> {
         let (rows, vocabulary) = (reading.rows as usize, reading.vocabulary as usize);
-        assert!(rows * k <= input.len() && vocabulary * k <= weights.len());
-        let argument = Projection { input: input.input(), weights: weights.input(), reading: *reading, k: to_u32(k) };
+        assert!(rows * k <= input.len());
+        let (kernel, weights, row_scales) = match weights {
+            TokenWeights::Elements(elements) => {
+                assert!(vocabulary * k <= elements.len());
+                (&self.functions.project, elements.address(), In::NULL)
+            }
+            TokenWeights::Int8(int8) => {
+                assert!(int8.holds(vocabulary, k));
+                (&self.functions.project_int8, int8.tiles.address(), int8.row_scales.into())
+            }
+        };
+        let weights = In::at(weights);
+        let argument = Projection { input: input.input(), weights, row_scales, reading: *reading, k: to_u32(k) };
         let grid = Grid {
             blocks: [rows.div_ceil(TILE), reading.stretches as usize],
             threads: THREADS,
             shared: shared(self.variant.bf16),
         };
         // SAFETY: both factors are as large as said; the rest is the caller's promise.
-        unsafe { self.functions.project.launch(&self.gpu, grid, &argument) }
+        unsafe { kernel.launch(&self.gpu, grid, &argument) }
     }
 }

@@ -2,9 +2,17 @@
 
 KERNEL embed(Embedding e) {
     follow();
-    size_t from = (size_t)e.tokens[blockIdx.x] * e.width, to = (size_t)blockIdx.x * e.width;
-    for (u32 i = threadIdx.x; i < e.width; i += blockDim.x)
-        e.hidden[to + i] = e.table_is_bf16 ? widen(((const bf16*)e.table)[from + i]) : ((const float*)e.table)[from + i];
+    const u32 token = e.tokens[blockIdx.x];
+    const size_t from = (size_t)token * e.width, to = (size_t)blockIdx.x * e.width;
+    const float scale = e.bits == 8 ? e.row_scales[token] : 1.0f;
+    auto value = [&](size_t at) {
+        switch (e.bits) {
+            case 8: return (float)((const signed char*)e.table)[at] * scale;
+            case 16: return widen(((const bf16*)e.table)[at]);
+            default: return ((const float*)e.table)[at];
+        }
+    };
+    for (u32 i = threadIdx.x; i < e.width; i += blockDim.x) e.hidden[to + i] = value(from + i);
 }
 
 #define PAIRS ((HEAD_SIZE / 2 + 31) / 32)  // of values of a head, that a lane takes

@@ -22,12 +22,15 @@ c_structs! {
     }
 
     struct Embedding {
-        /// `[token][width]`, bf16 or f32.
+        /// `[token][width]`, f32, bf16 or int8.
         table: In<Untyped>,
+        /// Scale of each token in int8.
+        row_scales: In<f32>,
         tokens: In<u32>,
         hidden: Out<f32>,
         width: u32,
-        table_is_bf16: u32,
+        /// Bits of a value.
+        bits: u32,
     }
 
     struct Norm {
@@ -98,11 +101,13 @@ fn threads(width: usize) -> usize {
 /// Heads of a row that a block rotates, each with a warp.
 const HEADS: usize = 8;
 
-/// An embedding table in the dtype of the file.
+/// An embedding table, a row for each token.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
     pub(crate) bytes: DeviceSlice<'a, u8>,
-    pub(crate) is_bf16: bool,
+    /// Bits of a value: 32, 16, or 8 with row scales.
+    pub(crate) bits: u32,
+    pub(crate) row_scales: Option<DeviceSlice<'a, f32>>,
 }
 
 /// Rows that a kernel takes of a larger set.
@@ -191,14 +196,16 @@ impl Kernels {
         width: usize,
         hidden: DeviceSlice<'_, f32>,
     ) -> Result<()> {
-        let size = if table.is_bf16 { 2 } else { 4 };
-        assert!(tokens.below() * width * size <= table.bytes.len() && tokens.len() * width <= hidden.len());
+        let Table { bytes, bits, row_scales } = table;
+        assert!(tokens.below() * width * bits as usize / 8 <= bytes.len() && tokens.len() * width <= hidden.len());
+        assert!(bits != 8 || row_scales.is_some_and(|scales| tokens.below() <= scales.len()));
         let argument = Embedding {
-            table: In::at(table.bytes.address()),
+            table: In::at(bytes.address()),
+            row_scales: row_scales.into(),
             tokens: tokens.list().into(),
             hidden: hidden.into(),
             width: to_u32(width),
-            table_is_bf16: u32::from(table.is_bf16),
+            bits,
         };
         // SAFETY: a block reads the row of its token and writes its own, which the assertion made sure of.
         unsafe { self.functions.embed.launch(&self.gpu, Grid::of(tokens.len(), threads(width)), &argument) }

@@ -154,6 +154,7 @@ kernels! {
     collect: Collection,
     rank: RankArguments,
     project: Projection,
+    project_int8: Projection,
     route: Routing,
     expert_gate_up: ExpertProduct,
     expert_gate_up_fp8: ExpertProduct,
@@ -219,8 +220,9 @@ impl Kernels {
             kernel.allow_shared(super::attention::Geometry::of(self.variant).shared)?;
         }
         self.functions.product_int4.allow_shared(super::int4::shared(self.variant))?;
-        let shared = super::projection::shared(self.variant.bf16);
-        self.functions.project.allow_shared(shared)?;
+        for kernel in [&self.functions.project, &self.functions.project_int8] {
+            kernel.allow_shared(super::projection::shared(self.variant.bf16))?;
+        }
         self.allow_experts()
     }
 }

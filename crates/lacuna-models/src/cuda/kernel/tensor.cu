@@ -124,4 +124,33 @@ template <int PENDING> DEVICE void await_products() {}
 
 #endif
 
+// Sixteen bytes of memory.
+struct __align__(16) Words {
+    u32 at[4];
+};
+
+// a * b + c, for two bf16 each.
+DEVICE u32 multiply_add_pair(u32 a, u32 b, u32 c) {
+    u32 sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+
+// sums += a (64 x 16, in the registers of four warps) * a slice of 16 columns of ROWS rows in shared memory, from piece `piece` on; on Hopper
+// asynchronously.
+template <u32 ROWS> DEVICE void multiply_columns(float (&sums)[ROWS / 8][4], const u32 (&a)[4], const bf16* rows, u32 piece) {
+#if HOPPER
+    multiply_rows(sums, a, matrix(rows + piece * 8));
+#else
+    const u32 lane = threadIdx.x % 32, row = lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (u32 block = 0; block < ROWS / 8; block += 2) {
+        u32 b[4];
+        load_matrices(b, rows + swizzled(block * 8 + row, piece + lane / 8 % 2));
+        multiply(sums[block], a, b[0], b[1]);
+        multiply(sums[block + 1], a, b[2], b[3]);
+    }
+#endif
+}
+
 #endif
