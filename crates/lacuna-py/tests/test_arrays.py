@@ -164,6 +164,37 @@ class Arrays(unittest.TestCase):
             self.assertTrue(math.isnan(reduce_rows(logits.to(device), asked.to(device), allowed.to(device))[0, 7]))
             logits[5, place] = 0
 
+    def test_the_kernel_is_launched_where_the_logits_are(self):
+        if torch is None:
+            self.skipTest("torch is not installed")
+        try:
+            from lacunalm import fused
+        except ImportError:
+            self.skipTest("Triton is not installed")
+        entered = []
+
+        class On:
+            """As torch.cuda.device_of."""
+
+            def __init__(self, tensor):
+                self.tensor = tensor
+
+            def __enter__(self):
+                entered.append(self.tensor)
+
+            def __exit__(self, *_):
+                entered.pop()
+
+        kernel = unittest.mock.MagicMock()
+        kernel.__getitem__.return_value.side_effect = lambda given, *_, **__: self.assertEqual(entered, [given])
+        logits = torch.zeros(1, 2)
+        with (
+            unittest.mock.patch.object(torch.cuda, "device_of", On),
+            unittest.mock.patch.object(fused, "_reduce", kernel),
+        ):
+            fused.reduce_rows(logits, torch.zeros((3, 1), dtype=torch.int64), torch.ones(2, dtype=torch.int8))
+        kernel.__getitem__.return_value.assert_called_once()
+
     def test_logits_on_a_device_give_the_beliefs_of_the_engine(self):
         if torch is None:
             self.skipTest("torch is not installed")

@@ -67,5 +67,9 @@ def reduce_rows(logits: torch.Tensor, asked: torch.Tensor, allowed: torch.Tensor
     count = asked.shape[1]
     out = torch.empty((count, 8), dtype=torch.float32, device=logits.device)
     launch: Any = _reduce
-    launch[(count,)](logits, asked, allowed, out, logits.stride(0), logits.shape[1], count, LANES=_LANES, num_warps=16)
+    # Triton launches on the current GPU, which may be another one.
+    with torch.cuda.device_of(logits):
+        launch[(count,)](
+            logits, asked, allowed, out, logits.stride(0), logits.shape[1], count, LANES=_LANES, num_warps=16
+        )
     return out
