@@ -161,37 +161,45 @@ impl<E: Scratched> Texts<E> {
     }
 
     fn store_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) {
-        self.put_back();
-        let Self { shape, runs, prompts, .. } = self;
+        let Self { shape, seen, runs, prompts } = self;
         let Some(Run { layers, .. }) = runs.get(&run) else { return };
-        let copy = |layer: &KeyValues<E>| {
+        let copy = |(layer, stored): (usize, &KeyValues<E>)| {
+            let stored = holder(seen, run, layer).map_or(stored, |view| &seen[view].key_values);
             let mut copy = KeyValues::default();
             copy.reserve(*shape, tokens.len());
-            copy.copy(*shape, layer, tokens.len());
+            copy.copy(*shape, stored, tokens.len());
             copy
         };
         let bytes = layers.len() * shape.key_value_bytes::<E>(tokens.len());
-        prompts.store(tokens, blocks, bytes, || Some(layers.iter().map(copy).collect()));
+        prompts.store(tokens, blocks, bytes, || Some(layers.iter().enumerate().map(copy).collect()));
     }
 
     fn reuse_prefix(&mut self, run: u64, tokens: &[Token], blocks: Borders) -> usize {
-        self.put_back();
-        let Self { shape, runs, prompts, .. } = self;
+        let Self { shape, seen, runs, prompts } = self;
         let Some((length, _, stored)) = prompts.find(tokens, blocks) else { return 0 };
-        let run = runs.entry(run).or_default();
-        run.length = run.length.max(length);
+        let target = runs.entry(run).or_default();
+        target.length = target.length.max(length);
         for (layer, stored) in stored.iter().enumerate() {
-            let target = run.layer(layer);
+            let target = match holder(seen, run, layer) {
+                Some(view) => &mut seen[view].key_values,
+                None => target.layer(layer),
+            };
             target.reserve(*shape, length);
             target.copy(*shape, stored, length);
         }
         length
     }
 
+    /// What views see stays with them until the next pass.
     fn forget(&mut self, run: u64) {
-        self.put_back();
+        self.seen.iter_mut().for_each(|seen| _ = seen.home.take_if(|(its, _)| *its == run));
         self.runs.remove(&run);
     }
+}
+
+/// The view that has what is stored for a run in a block.
+fn holder<E>(seen: &[Seen<E>], run: u64, layer: usize) -> Option<usize> {
+    seen.iter().position(|seen| seen.home == Some((run, layer)))
 }
 
 /// Laying out the keys and values of a pass.
