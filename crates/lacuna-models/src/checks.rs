@@ -4,8 +4,26 @@ use lacuna::{Compute, Description, Row, Sampling, TokenRule, View, Visibility};
 
 use crate::Error;
 
+/// Refuses views that a model cannot observe together; `cached(run)` leading positions of a run are in the KV cache.
+pub(crate) fn check_views(
+    views: &[View<'_>],
+    model: &Description,
+    cached: impl Fn(u64) -> Option<usize>,
+) -> lacuna::Result<()> {
+    let stores = |view: &View<'_>| view.compute != Compute::All;
+    for (index, view) in views.iter().enumerate() {
+        check_view(view, model, cached(view.run))?;
+        if stores(view) && views[..index].iter().any(|other| stores(other) && other.run == view.run) {
+            let reason =
+                format!("two views of run {} would store over each other; give each a run of its own", view.run);
+            return Err(Error::Request(reason).into());
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a view that a model cannot observe; `cached` leading positions of its run are in the KV cache.
-pub(crate) fn check_view(view: &View<'_>, model: &Description, cached: Option<usize>) -> lacuna::Result<()> {
+fn check_view(view: &View<'_>, model: &Description, cached: Option<usize>) -> lacuna::Result<()> {
     let &Description { vocabulary, layers, heads, context, shadows, .. } = model;
     let length = view.tokens.len();
     if length == 0 {

@@ -194,7 +194,8 @@ impl Description {
 /// One canvas in one forward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View<'a> {
-    /// Id of the run. State that outlives the pass (cached keys and values, previous logits) is stored under it.
+    /// Id of the run. State that outlives the pass (cached keys and values, previous logits) is stored under it. No two views that
+    /// cache have the same.
     pub run: u64,
     /// Token ids, with the mask token at undecided positions.
     pub tokens: &'a [Token],

@@ -7,7 +7,7 @@ use super::kernel::{Isa, Lines};
 use super::measure::ceiling_gflops;
 use super::read::Reader;
 use super::weights::Weights;
-use crate::checks::{check_rows, check_view};
+use crate::checks::{check_rows, check_views};
 use crate::layout::{Layout, Selection};
 use crate::model::{DEFAULT_BATCH, SMALL_MODEL_BYTES};
 use crate::{Checkpoint, Error, Memory, Model, Precision, Result};
@@ -61,9 +61,7 @@ impl Predictor for CpuPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        for view in views {
-            check_view(view, &self.description, self.forward.kv_store.length(view.run))?;
-        }
+        check_views(views, &self.description, |run| self.forward.kv_store.length(run))?;
         let Self { forward, layout, description, observed, .. } = self;
         observed.clear();
         if !views.iter().any(|view| matches!(view.compute, Compute::Refresh(_))) {
@@ -182,7 +180,7 @@ impl Model for CpuPredictor {
         sources: &[AttentionSource],
     ) -> lacuna::Result<Option<Vec<f32>>> {
         let view = View { tokens, attention: sources, ..View::default() };
-        check_view(&view, &self.description, None)?;
+        check_views(&[view], &self.description, |_| None)?;
         if position >= tokens.len() {
             return Err(Error::Request(format!("position {position} is not on a canvas of {}", tokens.len())).into());
         }

@@ -82,13 +82,8 @@ impl KvStore {
     /// The cache of a view's run.
     fn cache(&self, span: &Span) -> Result<&KvCache> {
         let run = span.run;
-        match self.runs.get(&run) {
-            Some(cache) if cache.length == span.length || (grows(span) && cache.length > span.length) => Ok(cache),
-            Some(_) => {
-                Err(Error::Request(format!("two views of run {run} differ in length; give each a run of its own")))
-            }
-            None => Err(Error::Request(format!("the cache of run {run} was dropped; observe all of it again"))),
-        }
+        let dropped = || Error::Request(format!("the cache of run {run} was dropped; observe all of it again"));
+        self.runs.get(&run).ok_or_else(dropped)
     }
 
     /// Cached keys and values that a view attends to, and positions of a layer of them; null if it computes all of them.

@@ -13,7 +13,7 @@ use super::kernel::Kernels;
 use super::measure::{ceiling_gflops, keep_busy};
 use super::read::Reader;
 use super::weights::Weights;
-use crate::checks::{check_rows, check_view};
+use crate::checks::{check_rows, check_views};
 use crate::error::amount;
 use crate::layout::Layout;
 use crate::model::{DEFAULT_BATCH, SMALL_MODEL_BYTES};
@@ -152,9 +152,7 @@ impl Predictor for CudaPredictor {
     }
 
     fn observe(&mut self, views: &[View<'_>]) -> lacuna::Result<Vec<Observation>> {
-        for view in views {
-            check_view(view, &self.description, self.forward.kv_store.length(view.run))?;
-        }
+        check_views(views, &self.description, |run| self.forward.kv_store.length(run))?;
         self.gpu.bind()?;
         let Self { gpu, layout, forward, reader, .. } = self;
         layout.pack(views, self.description.mask);

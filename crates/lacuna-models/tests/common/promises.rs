@@ -202,5 +202,9 @@ pub(crate) fn where_nothing_has_changed_a_cache_changes_no_bit(load: Load, preci
         model.forget(3);
         let refused = model.observe(&[View { compute: Compute::Only(&[0, 1, 8]), ..all }]).unwrap_err();
         assert_eq!(refused.to_string(), "run 3 has no complete KV cache: compute all of its positions first");
+        let stored = View { compute: Compute::AllAndCache, ..all };
+        let refused = model.observe(&[stored, stored]).unwrap_err();
+        let expected = "two views of run 3 would store over each other; give each a run of its own";
+        assert_eq!(refused.to_string(), expected);
     }
 }
