@@ -161,6 +161,7 @@ impl<'a> Computation<'a> {
             query_stride,
             keys,
             key_stride,
+            positions: self.inputs.positions.list(),
             tasks: self.inputs.matrix_tasks.slice(tasks.clone()),
             output: self.activations.matrices.all(),
             longest: pass.longest_matrix,

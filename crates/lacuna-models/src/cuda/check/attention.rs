@@ -131,6 +131,9 @@ pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let (rows, stride) = (2 * length, kv_heads * head + 2);
     let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
     let (keys, exact_keys) = lab.elements(&noise(2, rows * stride))?;
+    // Rows need not stand at positions of the same number.
+    let place = move |row: usize| 2 * row % length;
+    let positions = lab.buffer(&(0..rows).map(|row| to_u32(place(row))).collect::<Vec<u32>>())?;
     let tasks: Vec<MatrixTask> = [0, 1]
         .map(|view| MatrixTask {
             output: (view * length * length) as u64,
@@ -157,6 +160,7 @@ pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
                 query_stride: heads * head,
                 keys: keys.all(),
                 key_stride: stride,
+                positions: positions.all(),
                 tasks: tasks.all(),
                 output: target.all(),
                 longest: length,
@@ -169,7 +173,7 @@ pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let exact = move || {
         let mut all = vec![0.0; rows * length];
         for (row, index) in (0..rows).flat_map(|row| (0..heads).map(move |index| (row, index))) {
-            let (view, position, key_head) = (row / length, row % length, index * kv_heads / heads);
+            let (view, position, key_head) = (row / length, place(row), index * kv_heads / heads);
             let query = &exact_queries[(row * heads + index) * head..][..head];
             let weight = |at: usize| {
                 let key = &exact_keys[(view * length + at) * stride + key_head * head..][..head];

@@ -17,7 +17,7 @@ KERNEL add_attention(Matrices m) {
     const MatrixTask task = m.tasks[blockIdx.y];
     const u32 row = blockIdx.x, lane = threadIdx.x % 32;
     if (row >= task.rows) return;
-    const u32 prefix = prefix_of(row, task.first_block, task.block, task.length);
+    const u32 prefix = prefix_of(m.positions[task.start + row], task.first_block, task.block, task.length);
     const u32 stride = task.cached ? 2 * m.key_value_heads * HEAD_SIZE : m.key_stride;
     const element* first = task.cached ? task.cached + (size_t)m.layer * task.capacity * stride : m.keys + (size_t)task.start * stride;
     float *sums = line, *weights = line + task.length;

@@ -32,6 +32,8 @@ c_structs! {
     struct Matrices {
         queries: In<Element>,
         keys: In<Element>,
+        /// Of all rows.
+        positions: In<u32>,
         tasks: In<MatrixTask>,
         output: Out<f32>,
         query_stride: u32,
@@ -59,6 +61,8 @@ pub(crate) struct MatricesCall<'a> {
     pub(crate) query_stride: usize,
     pub(crate) keys: ElementSlice<'a>,
     pub(crate) key_stride: usize,
+    /// Of all rows.
+    pub(crate) positions: DeviceSlice<'a, u32>,
     pub(crate) tasks: DeviceSlice<'a, MatrixTask>,
     pub(crate) output: DeviceSlice<'a, f32>,
     /// Positions of the longest view of a task.
@@ -70,12 +74,13 @@ impl Kernels {
     /// Adds the attention of a layer to the matrices that it was asked for.
     ///
     /// # Safety
-    /// Each task names rows that there are queries of, positions that there are keys of, at most `longest`, and entries that are inside the
+    /// Each task names rows that there are queries and positions of, positions that there are keys of, at most `longest`, and entries that are inside the
     /// output.
     pub(crate) unsafe fn add_attention(&self, call: MatricesCall<'_>) -> Result<()> {
         let argument = Matrices {
             queries: call.queries.input(),
             keys: call.keys.input(),
+            positions: call.positions.into(),
             tasks: call.tasks.into(),
             output: call.output.into(),
             query_stride: to_u32(call.query_stride),
