@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -67,6 +69,8 @@ struct Thread {
     unsigned generation;
     std::vector<Copy> copies;
     std::vector<size_t> groups;  // of copies: where each ends
+    std::vector<std::function<void()>> products;
+    std::vector<size_t> product_groups;
 };
 
 // What a lane shows to the others of its warp. Two, so that none is overwritten before all have seen it.
@@ -129,6 +133,7 @@ struct Block {
             thread.waits = nullptr;
             thread.copies.clear();
             thread.groups.clear();
+            thread.product_groups.clear();
         }
         while (barrier.expected > 0) {
             bool any = false;
@@ -149,6 +154,7 @@ inline thread_local Block* block;
 inline void live() {
     for (;;) {
         block->kernel(block->launch.arguments);
+        if (!block->current().products.empty()) fail("nobody waits for a product");
         block->current().done = true;
         block->warp().barrier.leave();
         block->barrier.leave();
@@ -316,12 +322,22 @@ inline void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(
         for (unsigned k = 0; k < 16; k++) *sums[i] += a(lane / 4 + i / 2 * 8, k) * b(k, lane % 4 * 2 + i % 2);
 }
 
-// Hopper's products, of four warps: sums[64][n] (+)= a[64][16] * b[16][n].
+// Hopper's products, of four warps: sums[64][n] (+)= a[64][16] * b[16][n]. They read memory and registers when they are waited for, no sooner:
+// what was overwritten meanwhile is in them.
 
 inline void fence_proxy_async_shared__cta() {}
 inline void wgmma_fence_sync_aligned() {}
-inline void wgmma_commit_group_sync_aligned() {}
-inline void wgmma_wait_group_sync_aligned(int) {}
+inline void wgmma_commit_group_sync_aligned() { block->current().product_groups.push_back(block->current().products.size()); }
+inline void wgmma_wait_group_sync_aligned(size_t pending) {
+    auto& products = block->current().products;
+    auto& groups = block->current().product_groups;
+    if (groups.size() <= pending) return;
+    const size_t done = groups.size() - pending, end = groups[done - 1];
+    for (size_t i = 0; i < end; i++) products[i]();
+    products.erase(products.begin(), products.begin() + end);
+    groups.erase(groups.begin(), groups.begin() + done);
+    for (size_t& group : groups) group -= end;
+}
 
 // A matrix in shared memory, as its descriptor tells it: in rows of 128 bytes whose pieces are permuted.
 struct Matrix {
@@ -334,7 +350,7 @@ struct Matrix {
     }
 };
 
-template <unsigned N, typename A, typename B> void add_products(float* (&sums)[N], bool add, A a, B b) {
+template <size_t N, typename A, typename B> void add_products(const std::array<float*, N>& sums, bool add, A a, B b) {
     const unsigned lane = block->thread.x % LANES, warp = block->thread.x / LANES % 4;
     for (unsigned i = 0; i < N; i++) {
         const unsigned row = warp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -344,26 +360,32 @@ template <unsigned N, typename A, typename B> void add_products(float* (&sums)[N
 }
 
 // Both in shared memory, b transposed.
-template <size_t... I, typename T> void products_of_shared(std::index_sequence<I...>, T sums) {
-    float* all[] = {&std::get<I>(sums)...};
+template <size_t... I, typename T> void products_of_shared(std::index_sequence<I...>, T operands) {
     constexpr size_t N = sizeof...(I);
-    const Matrix a{std::get<N>(sums)}, b{std::get<N + 1>(sums)};
-    add_products(all, std::get<N + 2>(sums), [&](unsigned row, unsigned k) { return a.at(row, k); },
-                 [&](unsigned k, unsigned column) { return b.at(column, k); });
+    const std::array<float*, N> sums{&std::get<I>(operands)...};
+    const Matrix a{std::get<N>(operands)}, b{std::get<N + 1>(operands)};
+    const bool add = std::get<N + 2>(operands);
+    block->current().products.push_back([=] {
+        add_products(sums, add, [&](unsigned row, unsigned k) { return a.at(row, k); },
+                     [&](unsigned k, unsigned column) { return b.at(column, k); });
+    });
 }
 // a in registers; told last whether b lies as [k][n] instead of [n][k].
-template <size_t... I, typename T> void products_of_registers(std::index_sequence<I...>, T sums) {
-    float* all[] = {&std::get<I>(sums)...};
+template <size_t... I, typename T> void products_of_registers(std::index_sequence<I...>, T operands) {
     constexpr size_t N = sizeof...(I);
-    struct Registers { unsigned a[4]; };
-    const unsigned shown = show(Registers{{std::get<N>(sums), std::get<N + 1>(sums), std::get<N + 2>(sums), std::get<N + 3>(sums)}});
-    const Matrix b{std::get<N + 4>(sums)};
-    auto a = [&](unsigned row, unsigned k) {
-        const unsigned pair = seen<Registers>(shown, row % 8 * 4 + k % 8 / 2).a[row % 16 / 8 + k / 8 * 2];
-        return from_bf16(k % 2 ? pair >> 16 : pair & 0xffff);
-    };
-    const bool transposed = std::get<N + 5>(sums);
-    add_products(all, true, a, [&](unsigned k, unsigned column) { return transposed ? b.at(k, column) : b.at(column, k); });
+    const std::array<float*, N> sums{&std::get<I>(operands)...};
+    const std::array<const unsigned*, 4> registers{&std::get<N>(operands), &std::get<N + 1>(operands), &std::get<N + 2>(operands), &std::get<N + 3>(operands)};
+    const Matrix b{std::get<N + 4>(operands)};
+    const bool transposed = std::get<N + 5>(operands);
+    block->current().products.push_back([=] {
+        struct Registers { unsigned a[4]; };
+        const unsigned shown = show(Registers{{*registers[0], *registers[1], *registers[2], *registers[3]}});
+        auto a = [&](unsigned row, unsigned k) {
+            const unsigned pair = seen<Registers>(shown, row % 8 * 4 + k % 8 / 2).a[row % 16 / 8 + k / 8 * 2];
+            return from_bf16(k % 2 ? pair >> 16 : pair & 0xffff);
+        };
+        add_products(sums, true, a, [&](unsigned k, unsigned column) { return transposed ? b.at(k, column) : b.at(column, k); });
+    });
 }
 template <size_t N, typename... T> void products(T&&... operands) {
     if constexpr (sizeof...(T) == N + 3)

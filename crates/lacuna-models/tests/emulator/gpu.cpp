@@ -1,7 +1,7 @@
 // A GPU for machines that have none: the CUDA driver, nvrtc and cublasLt, as far as lacuna calls them, on the CPU.
 //
-// It is slow, and strict: nothing on a stream happens before somebody waits for it, memory ends where a buffer ends, and what
-// nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
+// It is slow, and strict: nothing on a stream, no copy to shared memory and no product of Hopper's happens before somebody waits for it,
+// memory ends where a buffer ends, and what nobody has written is not zero. Kernels are compiled by g++ as the source they are; device.h has what a GPU has. It tells that
 // it is of compute capability 8.0, or what EMULATED_CAPABILITY says, such as 90: then kernels take Hopper's way. cublasLt knows products in fp8 and
 // no others, so that kernels compute those. There are as many GPUs as EMULATED_GPUS says, else one. Memory and streams
 // and kernels belong to the GPU of the thread that asks for them; it is an error to copy to or from another's, or to launch there.
