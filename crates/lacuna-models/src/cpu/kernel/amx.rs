@@ -11,6 +11,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use half::bf16;
 
@@ -295,13 +296,14 @@ unsafe fn tile_bf16(activations: *const u8, weights: *const bf16, depth: usize, 
 /// # Safety
 /// See [`super::tile::Tile`].
 unsafe fn tile_i8(activations: *const u8, weights: *const i8, depth: usize, output: Output, ahead: Ahead) {
-    let mut sums = Sums([[0i32; COLUMNS]; ROWS]);
+    // The product writes all rows that are read.
+    let mut sums = MaybeUninit::<Sums<i32>>::uninit();
     let accumulate = if output.rows > 16 { whole_i8 } else { half_i8 };
     let run = Run {
         activations,
         weights: weights.cast(),
         steps: depth / STEP_I8,
-        sums: sums.0.as_mut_ptr().cast(),
+        sums: sums.as_mut_ptr().cast(),
         stride: COLUMNS * size_of::<i32>(),
         add: false,
         ahead,
@@ -309,22 +311,23 @@ unsafe fn tile_i8(activations: *const u8, weights: *const i8, depth: usize, outp
     // SAFETY: the caller's promise; the sums are 32 × 32.
     unsafe {
         accumulate(&run);
-        scale_i8(&sums, activations.add(ROWS * DEPTH_I8).cast(), weights.add(depth * COLUMNS), output);
+        scale_i8(sums.as_ptr().cast(), activations.add(ROWS * DEPTH_I8).cast(), weights.add(depth * COLUMNS), output);
     }
 }
 
 /// Stores sums times the scales of their row and column.
 #[target_feature(enable = "avx512f")]
-unsafe fn scale_i8(sums: &Sums<i32>, row_scales: *const f32, trailer: *const i8, output: Output) {
+unsafe fn scale_i8(sums: *const i32, row_scales: *const f32, trailer: *const i8, output: Output) {
     for half in 0..2 {
         let columns = output.columns.saturating_sub(16 * half);
         let mask: __mmask16 = if columns >= 16 { u16::MAX } else { (1 << columns) - 1 };
-        // SAFETY: the caller promises both trailers; the mask leaves out the columns that are not the caller's.
+        // SAFETY: the caller promises the sums of all rows and both trailers; the mask leaves out the columns that are not
+        // the caller's.
         unsafe {
             let start = _mm512_loadu_epi32(trailer.add(64 * half).cast());
             let scales = _mm512_loadu_ps(trailer.add(4 * COLUMNS + 64 * half).cast());
             for row in 0..output.rows {
-                let sum = _mm512_add_epi32(start, _mm512_loadu_epi32(sums.0[row].as_ptr().add(16 * half)));
+                let sum = _mm512_add_epi32(start, _mm512_loadu_epi32(sums.add(row * COLUMNS + 16 * half)));
                 let sum = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scales);
                 let mut sum = _mm512_mul_ps(sum, _mm512_set1_ps(row_scales.add(row).read_unaligned()));
                 let target = output.start.wrapping_add(row * output.stride + 16 * half);
