@@ -11,6 +11,7 @@ use half::bf16;
 
 use super::element::{keep_bf16, keep_f32, keep_i8, pieces, widen_bf16, widen_i8};
 use super::tile::{Ahead, Blocks, Kernel, Output, nothing};
+use crate::int4::GROUP;
 
 const ROWS: usize = 12;
 const COLUMNS: usize = 32;
@@ -104,7 +105,7 @@ macro_rules! by_rows {
     ($rows:expr, $tile:ident $arguments:tt, $($count:literal)*) => {
         match $rows {
             $($count => $tile::<$count> $arguments,)*
-            _ => unreachable!("a tile has at most {ROWS} rows"),
+            _ => unreachable!("a tile has no more rows"),
         }
     };
 }
@@ -198,7 +199,7 @@ unsafe fn sums_bf16_widened<const R: usize>(a: *const f32, b: *const bf16, depth
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize, ahead: Ahead) -> [Sums; R] {
     // SAFETY: the caller promises the trailer.
-    let mut sums = [unsafe { start_i8(b, depth) }; R];
+    let mut sums = [unsafe { start_i8(b.add(depth * COLUMNS)) }; R];
     // The weights that come next are prefetched on the way: where they are widened first, nothing else reads them ahead.
     let stride = (ahead.lines * 64 / (depth / 4)).min(64);
     for k in (0..depth).step_by(4) {
@@ -213,7 +214,7 @@ unsafe fn sums_i8<const R: usize>(a: *const u8, b: *const i8, depth: usize, ahea
         }
     }
     // SAFETY: the caller promises both trailers.
-    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b, depth) }
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b.add(depth * COLUMNS)) }
 }
 
 #[inline]
@@ -236,7 +237,84 @@ unsafe fn sums_i8_widened<const R: usize>(a: *const i16, b: *const i8, depth: us
         }
     }
     // SAFETY: the caller promises both trailers.
-    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b, depth) }
+    unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b.add(depth * COLUMNS)) }
+}
+
+/// Most rows of a tile of [`tile_nibbles`]: for more it pays to widen a run once and keep it in memory.
+pub(super) const NIBBLE_ROWS: usize = 8;
+
+/// `output (+)= activations · weights` for few rows, with weights in four bits that are widened in registers.
+///
+/// # Safety
+/// `activations` is a run of a panel of rows of `kernel`, whose activations are bytes and whose tiles have [`COLUMNS`] columns, with
+/// its trailer. `groups`, `values` and `trailer` are those of a run of [`super::Nibbles`]. The output has at most [`NIBBLE_ROWS`]
+/// rows, can be written and is nobody else's; the machine has the instructions.
+pub(super) unsafe fn tile_nibbles(
+    kernel: &Kernel<i8>,
+    activations: *const u8,
+    [groups, values, trailer]: [&[u8]; 3],
+    output: Output,
+    ahead: Ahead,
+) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    unsafe fn rows<const R: usize>(
+        kernel: &Kernel<i8>,
+        activations: *const u8,
+        [groups, values, trailer]: [&[u8]; 3],
+        output: Output,
+        ahead: Ahead,
+    ) {
+        let count = groups.len() / COLUMNS;
+        let lines = ahead.lines.div_ceil(count);
+        let four_bits = _mm512_set1_epi8(15);
+        let lowest_byte = _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0);
+        let trailer = trailer.as_ptr().cast();
+        // SAFETY: the caller promises the trailer.
+        let mut sums = [unsafe { start_i8(trailer) }; R];
+        for group in 0..count {
+            for line in 0..lines {
+                _mm_prefetch::<_MM_HINT_T1>(ahead.start.wrapping_add((group * lines + line) * 64).cast());
+            }
+            let k = group * GROUP;
+            let a = activations.wrapping_add(k / kernel.block * kernel.block * kernel.rows + k % kernel.block);
+            let [mut scales, mut zeros] = [[_mm512_setzero_si512(); 2]; 2];
+            for half in 0..2 {
+                // SAFETY: the caller promises a byte of each column.
+                let bytes = unsafe { _mm_loadu_epi8(groups.as_ptr().add(group * COLUMNS + 16 * half).cast()) };
+                let bytes = _mm512_cvtepu8_epi32(bytes);
+                let scale = _mm512_add_epi32(_mm512_and_epi32(bytes, _mm512_set1_epi32(15)), _mm512_set1_epi32(1));
+                let zero = _mm512_mullo_epi16(scale, _mm512_srli_epi32::<4>(bytes));
+                scales[half] = _mm512_or_epi32(scale, _mm512_slli_epi32::<16>(scale));
+                zeros[half] = _mm512_shuffle_epi8(zero, lowest_byte);
+            }
+            for eight in 0..GROUP / 8 {
+                // SAFETY: the caller promises four bytes of each column.
+                let mut bytes = unsafe { quad_columns(values.as_ptr().cast(), 4 * (group * GROUP / 8 + eight)) };
+                for part in 0..2 {
+                    let mut b = bytes;
+                    for half in 0..2 {
+                        // A product fits into a byte, so a multiplication of 16 bits makes two.
+                        let product = _mm512_mullo_epi16(_mm512_and_epi32(bytes[half], four_bits), scales[half]);
+                        b[half] = _mm512_sub_epi8(product, zeros[half]);
+                        bytes[half] = _mm512_srli_epi16::<4>(bytes[half]);
+                    }
+                    for (row, sums) in sums.iter_mut().enumerate() {
+                        let quad = a.wrapping_add(row * kernel.block + 8 * eight + 4 * part).cast::<i32>();
+                        // SAFETY: the caller promises R rows of as many values; a group does not cross a block.
+                        let a = _mm512_set1_epi32(unsafe { quad.read_unaligned() });
+                        sums[0] = _mm512_dpbusd_epi32(sums[0], a, b[0]);
+                        sums[1] = _mm512_dpbusd_epi32(sums[1], a, b[1]);
+                    }
+                }
+            }
+        }
+        let row_scales = activations.wrapping_add(kernel.rows * kernel.depth).cast();
+        // SAFETY: the caller promises both trailers and the output.
+        unsafe { store(&scale_i8(&sums, row_scales, trailer), output) }
+    }
+    let run = [groups, values, trailer];
+    // SAFETY: the caller's promise.
+    unsafe { by_rows!(output.rows, rows(kernel, activations, run, output, ahead), 1 2 3 4 5 6 7 8) }
 }
 
 /// The lower byte of each 16 bits, with its sign.
@@ -249,28 +327,20 @@ fn shift_bytes(bytes: __m512i) -> __m512i {
 /// Initial sums of a run.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn start_i8(b: *const i8, depth: usize) -> [__m512i; 2] {
+unsafe fn start_i8(trailer: *const i8) -> [__m512i; 2] {
     // SAFETY: the caller promises the trailer.
-    unsafe {
-        let trailer = b.add(depth * COLUMNS);
-        [_mm512_loadu_epi32(trailer.cast()), _mm512_loadu_epi32(trailer.add(64).cast())]
-    }
+    unsafe { [_mm512_loadu_epi32(trailer.cast()), _mm512_loadu_epi32(trailer.add(64).cast())] }
 }
 
 /// Sums times the scales of their row and column.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn scale_i8<const R: usize>(
-    sums: &[[__m512i; 2]; R],
-    row_scales: *const f32,
-    b: *const i8,
-    depth: usize,
-) -> [Sums; R] {
+unsafe fn scale_i8<const R: usize>(sums: &[[__m512i; 2]; R], row_scales: *const f32, trailer: *const i8) -> [Sums; R] {
     let mut scaled = [[_mm512_setzero_ps(); 2]; R];
     // SAFETY: the caller promises both trailers.
     unsafe {
-        let trailer = b.add(depth * COLUMNS + 4 * COLUMNS);
-        let scales = [_mm512_loadu_ps(trailer.cast()), _mm512_loadu_ps(trailer.add(64).cast())];
+        let scales = trailer.add(4 * COLUMNS);
+        let scales = [_mm512_loadu_ps(scales.cast()), _mm512_loadu_ps(scales.add(64).cast())];
         for row in 0..R {
             let scale = _mm512_set1_ps(row_scales.add(row).read_unaligned());
             for half in 0..2 {

@@ -208,21 +208,30 @@ impl<E: Element, W: Columns<E>> Product<'_, E, W> {
             let &(next_run, next) = order.peek().unwrap_or(&(0, panel + 1));
             let next = if next < all { weights.stored_run(next, next_run) } else { &[] };
             let lines = next.len().div_ceil(LINE).div_ceil(row_panels.len());
+            let tile = |index: usize, row_panel: usize| {
+                let row = row_panel * kernel.rows;
+                let output = Output {
+                    start: target(panel).wrapping_add((row - rows.start) * stride),
+                    stride,
+                    rows: kernel.rows.min(rows.end - row),
+                    columns: kernel.columns.min(n - panel * kernel.columns),
+                    add: add || run > 0,
+                };
+                let ahead = Ahead { start: next.as_ptr().wrapping_add(index * lines * LINE), lines };
+                (activations.run(row_panel, run).as_ptr(), output, ahead)
+            };
+            if row_panels.len() == 1 && rows.len() <= weights.rows_as_stored() {
+                let (activations, output, ahead) = tile(0, row_panels.start);
+                // SAFETY: the caller's promise; the run of activations is whole.
+                unsafe { weights.tile_as_stored(panel, run, activations, output, ahead) };
+                continue;
+            }
             weights.with_run(panel, run, |values, depth| {
                 for (index, row_panel) in row_panels.clone().enumerate() {
-                    let row = row_panel * kernel.rows;
-                    let output = Output {
-                        start: target(panel).wrapping_add((row - rows.start) * stride),
-                        stride,
-                        rows: kernel.rows.min(rows.end - row),
-                        columns: kernel.columns.min(n - panel * kernel.columns),
-                        add: add || run > 0,
-                    };
-                    let ahead = Ahead { start: next.as_ptr().wrapping_add(index * lines * LINE), lines };
-                    let activations = activations.run(row_panel, run);
+                    let (activations, output, ahead) = tile(index, row_panel);
                     // SAFETY: the caller's promise; both runs are whole; a kernel is only picked where its instructions are; the
                     // session is open.
-                    unsafe { (kernel.tile)(activations.as_ptr(), values.as_ptr(), depth, output, ahead) };
+                    unsafe { (kernel.tile)(activations, values.as_ptr(), depth, output, ahead) };
                 }
             });
         }

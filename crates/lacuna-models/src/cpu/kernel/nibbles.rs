@@ -7,18 +7,20 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-#[cfg(target_arch = "x86_64")]
-use super::Isa;
 use super::element::MAX_COLUMNS;
 use super::panels::{Columns, Source};
+#[cfg(target_arch = "x86_64")]
+use super::tile::{Ahead, Output};
 use super::{Element, Kernel, Lines};
+#[cfg(target_arch = "x86_64")]
+use super::{Isa, avx512};
 use crate::int4::{self, GROUP, Group};
 
 /// Columns that are widened at a time.
 const STRIP: usize = 8;
 
 /// A matrix of `n` columns and inner dimension `k` in four bits. A run is widened to int8 just before it is multiplied, for
-/// the kernel of int8.
+/// the kernel of int8; for few rows in registers, where there is a kernel for that.
 ///
 /// A run of a panel, `k` padded to whole groups and steps:
 ///
@@ -102,6 +104,20 @@ impl Columns<i8> for Nibbles {
             work(wide, depth);
         });
     }
+
+    #[cfg(target_arch = "x86_64")]
+    fn rows_as_stored(&self) -> usize {
+        let same_layout = self.kernel.size == 1 && self.kernel.columns == MAX_COLUMNS;
+        if same_layout && Isa::of_rows() >= Isa::Avx512Bf16 { avx512::NIBBLE_ROWS } else { 0 }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn tile_as_stored(&self, panel: usize, run: usize, activations: *const u8, output: Output, ahead: Ahead) {
+        let (kernel, depth) = (self.kernel, run_depth(self.kernel, self.k, run));
+        let run = parts(self.stored_run(panel, run), kernel.columns, depth);
+        // SAFETY: the caller's promise; these instructions are where `rows_as_stored` is not 0.
+        unsafe { avx512::tile_nibbles(kernel, activations, run, output, ahead) }
+    }
 }
 
 /// Depth of a run, padded.
@@ -183,10 +199,16 @@ impl Scratch {
     }
 }
 
-/// Widens a run of `columns` columns to int8, with its trailer.
-fn widen_run(run: &[u8], columns: usize, depth: usize, output: &mut [i8]) {
+/// Groups, values and trailer of a run.
+fn parts(run: &[u8], columns: usize, depth: usize) -> [&[u8]; 3] {
     let (groups, rest) = run.split_at(columns * depth / GROUP);
     let (values, trailer) = rest.split_at(columns * depth / 2);
+    [groups, values, trailer]
+}
+
+/// Widens a run of `columns` columns to int8, with its trailer.
+fn widen_run(run: &[u8], columns: usize, depth: usize, output: &mut [i8]) {
+    let [groups, values, trailer] = parts(run, columns, depth);
     let (wide, end) = output.split_at_mut(columns * depth);
     #[cfg(target_arch = "x86_64")]
     match Isa::of_rows() {

@@ -1,10 +1,12 @@
 //! The right operand of a product.
+#![allow(unsafe_code)]
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::element::MAX_COLUMNS;
+use super::tile::{Ahead, Output};
 use super::{Element, Kernel, Lines, magnitude};
 use crate::int4::Group;
 
@@ -53,6 +55,19 @@ pub(crate) trait Columns<E: 'static>: Sync {
 
     /// Gives `work` that run as the kernel takes it, with its trailer, and how deep it is.
     fn with_run(&self, panel: usize, run: usize, work: impl FnOnce(&[E], usize));
+
+    /// Most rows that are multiplied with a run as it is stored.
+    fn rows_as_stored(&self) -> usize {
+        0
+    }
+
+    /// A tile of so few rows.
+    ///
+    /// # Safety
+    /// As for [`super::tile::Tile`], with the activations of the run and an output of at most [`Self::rows_as_stored`] rows.
+    unsafe fn tile_as_stored(&self, _panel: usize, _run: usize, _activations: *const u8, _: Output, _: Ahead) {
+        unreachable!("no rows are multiplied so");
+    }
 }
 
 /// A matrix of `n` columns and inner dimension `k`, laid out for a kernel once.
