@@ -169,8 +169,8 @@ pub enum Error {
     },
     /// Tensors that the configuration does not account for.
     #[error(
-        "{file} has {count} tensors that config.json does not describe, {tensor} among them: one of the two belongs to \
-         another model"
+        "{file} has tensors that config.json does not describe ({tensor}; {count} in all): one of the two belongs to another \
+         model"
     )]
     UnusedTensors {
         /// The file or index.

@@ -5,7 +5,7 @@ mod common;
 use common::altered::{Altered, Parts};
 use common::{all_layers, data, distance, goldens, view};
 use lacuna::{AttentionSource, Predictor, Token, TokenRule, View};
-use lacuna_models::{Architecture, Checkpoint, Convention, CpuPredictor, Model, Precision, Request};
+use lacuna_models::{Architecture, Checkpoint, Convention, CpuPredictor, FeedForward, Model, Precision, Request};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
@@ -240,7 +240,7 @@ fn tensors_that_config_json_does_not_describe_are_refused() {
         let refused = llada().set("n_layers", layers).refusal();
         let first = format!("model.transformer.blocks.{layers}.attn_norm.weight");
         let expected = format!(
-            "model.safetensors has {} tensors that config.json does not describe, {first} among them: \
+            "model.safetensors has tensors that config.json does not describe ({first}; {} in all): \
              one of the two belongs to another model",
             (4 - layers) * 9
         );
@@ -480,7 +480,6 @@ fn settings_of_experts_that_make_no_sense_are_refused() {
     for (family, key, value, expected) in [
         ("llada2", "routed_scaling_factor", json!(0), "routed_scaling_factor is 0"),
         ("llada2", "routed_scaling_factor", json!(-2.5), "routed_scaling_factor is -2.5"),
-        ("llada2", "topk_group", json!(null), "give both or none"),
         ("llada2", "n_group", json!(3), "must divide into groups"),
         ("llada2", "num_experts_per_tok", json!(17), "experts per token"),
         ("llada-moe-alt", "moe_layer_freq", json!([1]), "one for each of the 2 layers"),
@@ -492,6 +491,14 @@ fn settings_of_experts_that_make_no_sense_are_refused() {
     }
 }
 
+#[test]
+fn a_single_expert_of_llada2_keeps_its_own_weight() {
+    for (active, renormalized) in [(1, false), (2, true)] {
+        let layer = described(&Altered::copy("families/llada2").set("num_experts_per_tok", active)).feed_forward[1];
+        assert!(matches!(layer, FeedForward::Experts(experts) if experts.router.renormalized == renormalized));
+    }
+}
+
 /// Where config.json leaves a key out, the value is that of the family's configuration class.
 #[test]
 fn keys_that_are_left_out_have_the_value_of_the_official_class() {
@@ -500,6 +507,8 @@ fn keys_that_are_left_out_have_the_value_of_the_official_class() {
         ("llada2", "partial_rotary_factor", json!(0.5)),
         ("llada2", "rms_norm_eps", json!(1e-5)),
         ("llada2", "routed_scaling_factor", json!(2.5)),
+        ("llada2", "n_group", json!(8)),
+        ("llada2", "topk_group", json!(4)),
         ("llada-moe-alt", "rms_norm_eps", json!(1e-5)),
         ("rnd1", "norm_topk_prob", json!(true)),
         ("rnd1", "rope_theta", json!(1e6)),

@@ -60,10 +60,6 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     }
     let flag = |key, value: Option<bool>| (key, !value.unwrap_or(false), "true".to_string(), "false");
     config.require(&[flag("use_qkv_bias", keys.use_qkv_bias), flag("use_bias", keys.use_bias)])?;
-    if keys.n_group.is_some() != keys.topk_group.is_some() {
-        let [count, kept] = [keys.n_group, keys.topk_group].map(|given| given.map_or("null".into(), |n| n.to_string()));
-        return config.wrong("n_group", count, format!("topk_group is {kept}: give both or none"));
-    }
     let biased = keys.moe_router_enable_expert_bias.unwrap_or(true);
     let shared = keys.num_shared_experts.filter(|&count| count > 0);
     let experts = FeedForward::Experts(Experts {
@@ -74,9 +70,10 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
         router: Router {
             score: Score::Sigmoid,
             bias: if biased { RouterBias::Choice } else { RouterBias::None },
-            renormalized: true,
+            // The weight of a single expert stays as it is.
+            renormalized: keys.num_experts_per_tok > 1,
             scale: keys.routed_scaling_factor.unwrap_or(2.5),
-            groups: keys.n_group.zip(keys.topk_group).map(|(count, kept)| Groups { count, kept }),
+            groups: Some(Groups { count: keys.n_group.unwrap_or(8), kept: keys.topk_group.unwrap_or(4) }),
         },
     });
     let (first, dense) =

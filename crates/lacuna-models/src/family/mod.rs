@@ -200,7 +200,7 @@ impl Config<'_> {
 
 /// One token id or a list of them.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a token id or a list of them")]
+#[serde(untagged, expecting = "it is neither a token id nor a list of them")]
 enum Ids {
     One(Token),
     Many(Vec<Token>),
