@@ -186,6 +186,8 @@ impl Architecture {
 
     /// Facts that decoding needs.
     pub(crate) fn description(&self, mask: Token) -> Description {
+        // A2D's is, unless a view has blocks.
+        let full = self.attention.visibility.default_blocks().is_none();
         Description {
             vocabulary: self.vocabulary,
             mask,
@@ -198,9 +200,9 @@ impl Architecture {
             caches: true,
             credits: true,
             matrices: true,
-            rollouts: self.attention.visibility == Visibility::Full,
+            rollouts: full,
             alternatives: true,
-            refreshes: self.attention.visibility == Visibility::Full,
+            refreshes: full,
             visibility: self.attention.visibility,
         }
     }

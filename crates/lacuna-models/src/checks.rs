@@ -53,9 +53,13 @@ fn check_view(view: &View<'_>, model: &Description, cached: Option<usize>) -> la
         let reason = "whole attention matrices are only available without a cache";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
-    let inside = view.rollout && !model.rollouts || matches!(view.compute, Compute::Refresh(_)) && !model.refreshes;
-    if inside {
+    let refresh = matches!(view.compute, Compute::Refresh(_));
+    if view.rollout && !model.rollouts || refresh && !model.refreshes {
         let reason = "this device does not support attention rollout and layer-wise refresh: choose another cache";
+        return Err(lacuna::Error::Incompatible(reason.into()));
+    }
+    if view.blocks.is_some() && (view.rollout || refresh) {
+        let reason = "attention rollout and layer-wise refresh are for full attention";
         return Err(lacuna::Error::Incompatible(reason.into()));
     }
     if view.blocks.is_some() && model.visibility == Visibility::Full {

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{data, on_cpu, tiny};
+use common::{MASK, data, on_cpu, tiny};
 use lacuna::catalogue::{Kind, Params, parameter};
 use lacuna::{Token, decode};
-use lacuna_models::{Precision, Request};
+use lacuna_models::{Checkpoint, Precision, Request};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -190,25 +190,25 @@ fn d2_cache_computes_what_is_decided_soon_and_what_attention_flows_to() {
 
 #[test]
 fn caches_give_the_same_alone_and_in_company() {
-    let (checkpoint, prompts): (_, Json) = (
-        tiny("llada-tiny"),
-        serde_json::from_str(&std::fs::read_to_string(data("decode/prompts.json")).unwrap()).unwrap(),
-    );
-    let mut model = on_cpu(&checkpoint, Precision::F32);
+    let prompts: Json = serde_json::from_str(&std::fs::read_to_string(data("decode/prompts.json")).unwrap()).unwrap();
     let caches = [("none", 0.0), ("dllm", 0.0), ("none", 0.5), ("d2", 0.0), ("dkv", 0.0), ("dllm", 0.0)];
-    let start = |number: usize, (cache, guidance): (&str, f64)| {
-        let prompt: Vec<Token> = serde_json::from_value(prompts["prompts"][number % 5].clone()).unwrap();
-        let request =
-            Request::default().with("strategy", "dos+threshold").unwrap().with("gen_length", 32usize).unwrap();
-        let request = request.with("cache", cache).unwrap().with("guidance", guidance).unwrap();
-        request.with("threshold", 0.5).unwrap().plan(&checkpoint).unwrap().answer(&prompt, model.description()).unwrap()
-    };
-    let runs = || caches.into_iter().enumerate().map(|(number, cache)| start(number, cache));
-    let (mut together, mut alone): (Vec<_>, Vec<_>) = (runs().collect(), runs().collect());
-    decode(&mut together, model.as_mut()).unwrap();
-    for (together, alone) in together.iter().zip(&mut alone) {
-        decode(std::slice::from_mut(alone), model.as_mut()).unwrap();
-        assert_eq!(together.trace(), alone.trace());
+    let a2d = Checkpoint::open(data("families/a2d-qwen3")).unwrap().with_mask_token(MASK).unwrap();
+    for checkpoint in [tiny("llada-tiny"), a2d] {
+        let mut model = on_cpu(&checkpoint, Precision::F32);
+        let start = |number: usize, (cache, guidance): (&str, f64)| {
+            let prompt: Vec<Token> = serde_json::from_value(prompts["prompts"][number % 5].clone()).unwrap();
+            let request = Request::default().with("strategy", "dos+threshold").unwrap();
+            let request = request.with("gen_length", 32usize).unwrap().with("threshold", 0.5).unwrap();
+            let request = request.with("cache", cache).unwrap().with("guidance", guidance).unwrap();
+            request.plan(&checkpoint).unwrap().answer(&prompt, model.description()).unwrap()
+        };
+        let runs = || caches.into_iter().enumerate().map(|(number, cache)| start(number, cache));
+        let (mut together, mut alone): (Vec<_>, Vec<_>) = (runs().collect(), runs().collect());
+        decode(&mut together, model.as_mut()).unwrap();
+        for (together, alone) in together.iter().zip(&mut alone) {
+            decode(std::slice::from_mut(alone), model.as_mut()).unwrap();
+            assert_eq!(together.trace(), alone.trace());
+        }
     }
 }
 
