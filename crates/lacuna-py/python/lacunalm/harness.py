@@ -1,7 +1,7 @@
 """lm-evaluation-harness on a model of lacuna, without a server.
 
-The harness finds this model by its entry point, `lm_eval --model lacuna`, in versions after 0.4.13. For others `python -m lacunalm.harness`
-registers it and then is `lm_eval`.
+`python -m lacunalm.harness` registers this model and then is `lm_eval`. Where the harness reads entry points, which versions up to 0.4.13
+do not, `lm_eval --model lacuna` finds it.
 
     python -m lacunalm.harness --model lacuna --model_args path=LLaDA-8B-Instruct,strategy=dos+eb --tasks gsm8k --apply_chat_template
 """
@@ -45,19 +45,24 @@ class LacunaLM(LM):
         self.model = Model(
             path or pretrained, device="auto" if device == "cuda:0" else device, precision=precision, threads=threads
         )
-        self.batch = self.model.default_batch if batch_size == "auto" else int(batch_size)
+        self.name = str(path or pretrained or "lacuna").replace("/", "__")
+        self.batch = self.model.default_batch if str(batch_size).startswith("auto") else int(batch_size)
         self.samples, self.checks_greedy = int(mc_num), is_check_greedy
         self.guidance = 0.0 if cfg is None else float(cfg)
         self.options: dict[str, Any] = options if cfg is None else {"guidance": cfg, **options}
+        # What is wrong with the options is said before the harness prepares its tasks.
+        self.model.plan(**self.options)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The text of a chat up to where the answer begins."""
-        return self.model.decode(self.model.encode_prompt([dict(turn) for turn in chat_history]), special=True)
+        """The text of a chat up to where the answer begins; without the prompt for one, the last message is its beginning."""
+        turns = [dict(turn) for turn in chat_history]
+        begun = "" if add_generation_prompt else turns.pop()["content"]
+        return self.model.decode(self.model.encode_prompt(turns), special=True) + begun
 
     @property
     def tokenizer_name(self) -> str:
         """Part of the key under which the harness caches requests."""
-        return "lacuna"
+        return self.name
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Answers to prompts, each up to the first of its stop strings."""

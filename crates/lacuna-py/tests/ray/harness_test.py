@@ -18,6 +18,7 @@ from lm_eval.api.registry import get_model
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 PROBLEMS = ROOT / "models/mini/words.jsonl"
 LIMIT = 6
+END = "<|endoftext|>"
 WORDS = """\
 task: some_words
 dataset_path: json
@@ -72,6 +73,19 @@ class Harness(unittest.TestCase):
         self.assertEqual([sample["resps"][0][0] for sample in samples], [result.text for result in expected])
         right = sum(f"#### {row['final']}" in result.text for row, result in zip(rows, expected, strict=True))
         self.assertEqual(results["exact_match,final"], right / LIMIT)
+
+    def test_an_answer_goes_on_behind_what_the_task_begins_it_with(self):
+        begun = WORDS.replace("some_words", "begun_words") + 'gen_prefix: "####"\n'
+        _, samples = self.evaluate(begun, strategy="dos+eb", device="cpu", gen_length=16)
+        model = lacuna.Model(device="cpu")
+        for sample in samples:
+            asked = model.decode(model.encode_prompt(sample["doc"]["prompt"]), special=True) + "####"
+            self.assertEqual(sample["arguments"][0][0], asked)
+            self.assertEqual(sample["resps"][0][0], model.generate(asked, raw=True, gen_length=16, stop=END).text)
+
+    def test_a_wrong_option_is_refused_before_the_tasks_are_prepared(self):
+        with self.assertRaisesRegex(TypeError, "unknown option 'gen_lenght'; did you mean 'gen_length'"):
+            lacunalm.harness.LacunaLM(device="cpu", gen_lenght=3)
 
     def test_numbers_are_those_of_lacunas_own_evaluation(self):
         for strategy in ("dos+eb", "confidence"):
