@@ -168,5 +168,20 @@ class OnACluster(unittest.TestCase):
         connection.close()
 
 
+class Samples(unittest.TestCase):
+    def test_those_of_a_shard_are_added_to_a_file_that_was_cut_short(self):
+        from lacunalm.ray.evaluation import merge, read
+
+        lines = [json.dumps({"row": row, "answer": f"a\u2028{row}"}, ensure_ascii=False) + "\n" for row in range(4)]
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder)
+            merge(out, {"seed": 0}, {"a.jsonl": lines[0]})
+            with (out / "samples" / "a.jsonl").open("a") as file:
+                file.write(lines[1][:9])
+            self.assertEqual(read(out)[1], {"a.jsonl": lines[0]})
+            merge(out, {"seed": 0}, {"a.jsonl": "".join(lines)})
+            self.assertEqual((out / "samples" / "a.jsonl").read_text(), "".join(lines))
+
+
 if __name__ == "__main__":
     unittest.main()

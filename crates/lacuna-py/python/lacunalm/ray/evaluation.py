@@ -61,7 +61,7 @@ def read(out: pathlib.Path) -> tuple[Any, dict[str, str]]:
     """The configuration and the samples of a results folder, by file; None if there is none yet."""
     if not (out / CONFIGURATION).exists():
         return None, {}
-    samples = {path.name: path.read_text() for path in (out / "samples").glob("*.jsonl")}
+    samples = {path.name: _whole_lines(path) for path in (out / "samples").glob("*.jsonl")}
     return json.loads((out / CONFIGURATION).read_text()), samples
 
 
@@ -82,7 +82,8 @@ def run_shard(
         command += ["--out", str(out), "--shard", f"{index}/{count}"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if ended.returncode:
-            raise Error(ended.stderr.strip().splitlines()[-1].removeprefix("error: "))
+            said = ended.stderr.strip().splitlines() or [f"a shard ended with status {ended.returncode}"]
+            raise Error(said[-1].removeprefix("error: "))
         return read(out)
 
 
@@ -90,16 +91,30 @@ def merge(out: pathlib.Path, configuration: dict[str, Any], samples: dict[str, s
     """Adds the samples of a shard to those that the folder has."""
     (out / "samples").mkdir(parents=True, exist_ok=True)
     if not (out / CONFIGURATION).exists():
-        whole = out / (CONFIGURATION + ".new")
-        whole.write_text(json.dumps(configuration | {"shard": WHOLE}, indent=2) + "\n")
-        whole.replace(out / CONFIGURATION)
-    for name, lines in samples.items():
+        _write(out / CONFIGURATION, json.dumps(configuration | {"shard": WHOLE}, indent=2) + "\n")
+    for name, text in samples.items():
         path = out / "samples" / name
-        known = set()
-        with contextlib.suppress(FileNotFoundError):
-            known = {json.loads(line)["row"] for line in path.read_text().splitlines()}
-        with path.open("a") as file:
-            file.writelines(line + "\n" for line in lines.splitlines() if json.loads(line)["row"] not in known)
+        there = _whole_lines(path)
+        known = {row for row, _ in _rows(there)}
+        _write(path, there + "".join(line + "\n" for row, line in _rows(text) if row not in known))
+
+
+def _whole_lines(path: pathlib.Path) -> str:
+    """The text of a file up to its last line break: a line that was cut short when a run was killed is dropped."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return text[: text.rfind("\n") + 1]
+
+
+def _rows(text: str) -> list[tuple[int, str]]:
+    """The samples of a text, with their rows. Line breaks of other kinds than \\n may be part of an answer."""
+    return [(json.loads(line)["row"], line) for line in text.split("\n")[:-1]]
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    """Writes a file at once: whoever is killed leaves the old one or the new one."""
+    new = path.with_name(path.name + ".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
 def command(arguments: Sequence[str]) -> int:
@@ -108,6 +123,9 @@ def command(arguments: Sequence[str]) -> int:
     address = None if given.startswith("-") else given
     try:
         return evaluate(_without(arguments, "--ray"), address=_reachable(address))
+    except KeyboardInterrupt:
+        print("\nstopped: the same command goes on where this one ended", file=sys.stderr)
+        return 130
     except (Error, ValueError, ConnectionError, ray.exceptions.RayTaskError) as error:
         cause = getattr(error, "cause", error)
         print(f"error: {cause}", file=sys.stderr)
