@@ -13,7 +13,7 @@ def run() -> None:
         try:
             from .ray.evaluation import command
         except ImportError as error:
-            sys.exit(f"error: --ray takes Ray: pip install '.[ray]' in a checkout ({error})")
+            sys.exit(f"error: {error}")
         sys.exit(command(arguments[1:]))
     # Python would note Ctrl-C and wait until the command is over.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

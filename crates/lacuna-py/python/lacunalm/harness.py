@@ -9,12 +9,16 @@ do not, `lm_eval --model lacuna` finds it.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
-from tqdm import tqdm
-
 from .likelihood import is_greedy, score
 from .model import Model
+
+try:
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+    from tqdm import tqdm
+except ModuleNotFoundError as error:
+    why = f"lacunalm.harness takes lm-evaluation-harness, and there is no {error.name}: pip install lm-eval"
+    raise ModuleNotFoundError(why, name=error.name) from None
 
 IGNORED = {"do_sample", "until", "max_gen_toks", "num_beams"}
 """Generation arguments that are not options of decoding, or that are taken otherwise."""

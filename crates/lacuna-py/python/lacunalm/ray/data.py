@@ -48,7 +48,7 @@ def generate(
         if id is None:
             raise ValueError("done= says which rows there are already: name the column that tells them apart with id=")
         known = ray.put({row[id] for row in done.select_columns([id]).iter_rows()})
-        dataset = dataset.filter(lambda row: row[id] not in ray.get(known))
+        dataset = dataset.filter(lambda row: _column(row, id) not in ray.get(known))
     if concurrency is None:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         share = resources.get("GPU", 0) / gpus if gpus else max(resources.get("CPU", 1) - 1, cpus) / cpus
@@ -84,8 +84,8 @@ class Decoder:
         self.asked, self.prompt, self.seed, self.trace = asked, prompt, seed, trace
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        prompts: Any = [one if isinstance(one, str) else list(one) for one in rows[self.prompt]]
-        seeds = [int(seed) for seed in rows[self.seed]] if isinstance(self.seed, str) else [self.seed] * len(prompts)
+        prompts: Any = [one.tolist() if hasattr(one, "tolist") else one for one in _column(rows, self.prompt)]
+        seeds = _column(rows, self.seed).tolist() if isinstance(self.seed, str) else [self.seed] * len(prompts)
         results = self.model.generate(prompts, seed=seeds, **self.asked)
         found: dict[str, Any] = {
             "text": [result.text for result in results],
@@ -98,3 +98,10 @@ class Decoder:
         if twice := found.keys() & rows.keys():
             raise ValueError(f"the rows have a column {sorted(twice)[0]!r} already: give it another name")
         return {**rows, **found}
+
+
+def _column(rows: dict[str, Any], name: str) -> Any:
+    """A column of rows, or of one row."""
+    if name not in rows:
+        raise ValueError(f"the rows have no column {name!r}: they have {', '.join(rows)}")
+    return rows[name]
