@@ -31,7 +31,7 @@ def plot(result: Result, axes: Any = None) -> Any:
     if reopened:
         axes.scatter(*zip(*reopened), marker="x", color="red", s=18, label="reopened")
         axes.legend()
-    axes.set(xlabel="position", ylabel="step", title=f"{result.strategy}: {result.nfe} forward passes")
+    axes.set(xlabel="position", ylabel="step", title=f"{result.strategy}: {_passes(result)}")
     axes.figure.colorbar(points, ax=axes, label="probability")
     return axes
 
@@ -54,7 +54,7 @@ def html(result: Result) -> str:
         '<div style="font-family:ui-monospace,monospace">'
         f'<label><input type="range" min="0" max="{count}" value="{count}" style="width:20em;vertical-align:middle" '
         f'oninput="{escape(script)}"> <output>step {count} of {count}</output></label> '
-        f"<small>{escape(result.strategy)}, {result.nfe} forward passes</small>"
+        f"<small>{escape(result.strategy)}, {_passes(result)}</small>"
         f'<pre style="white-space:pre-wrap">{"".join(cells)}</pre></div>'
     )
 
@@ -102,6 +102,10 @@ def svg(result: Result, *, columns: int = 44) -> str:
     )
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]} {whole[1]}" width="{whole[0]}">'
     return "\n".join([f"{head}<style>{style}</style>", *drawn, "</svg>"]) + "\n"
+
+
+def _passes(result: Result) -> str:
+    return "1 forward pass" if result.nfe == 1 else f"{result.nfe} forward passes"
 
 
 def _states(result: Result) -> list[list[tuple[int, int, str, str]]]:
