@@ -404,7 +404,13 @@ fn by_layer<'py>(attention: &Bound<'py, PyAny>, layer: usize) -> PyResult<Option
     if !is_list || attention.get_item(0).is_ok_and(is_number) {
         return Ok(None);
     }
-    attention.get_item(layer).map_err(|_| missing()).map(Some)
+    let of_layer = attention.get_item(layer).map_err(|_| missing())?;
+    if of_layer.is_none() {
+        return Err(PyValueError::new_err(format!(
+            "the attention of layer {layer} is None: a model of transformers returns it with attn_implementation='eager'"
+        )));
+    }
+    Ok(Some(of_layer))
 }
 
 fn check_attention(what: &str, shape: &[usize], heads: &[usize], length: usize) -> PyResult<()> {

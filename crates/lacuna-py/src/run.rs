@@ -61,7 +61,9 @@ impl Run {
         let count = |name, most: usize| move |given| whole(name, given, 1..=most as u64).map(|number| number as usize);
         let vocabulary = vocabulary.map(count("vocabulary", MAX_VOCABULARY)).transpose()?;
         let layers = layers.map(count("layers", MAX_LAYERS)).transpose()?;
-        let end_tokens = end_tokens.as_ref().map_or_else(|| Ok(Vec::new()), self::tokens)?;
+        let wrong =
+            |_| PyValueError::new_err("end_tokens must be a list of token ids, which are whole numbers, 0 or more");
+        let end_tokens = end_tokens.as_ref().map_or_else(|| Ok(Vec::new()), self::tokens).map_err(wrong)?;
         let setup = options.map_or_else(|| Ok(PyDict::new(py)), |options| options.copy())?;
         setup.set_item("tokens", &tokens)?;
         setup.set_item("mask_token", mask_token)?;

@@ -287,7 +287,11 @@ class Misuse(EngineCase):
                 lambda: generate(PROMPT, gen_length=8, block_length=7),
             ),
             (ValueError, "temperature is NaN", lambda: generate(PROMPT, temperature=float("nan"))),
-            (ValueError, "temperature is hot, but it must be 0 or more", lambda: generate(PROMPT, temperature="hot")),
+            (
+                ValueError,
+                "temperature is the text 'hot', but it must be 0 or more",
+                lambda: generate(PROMPT, temperature="hot"),
+            ),
             (ValueError, "temperature is -1", lambda: generate(PROMPT, temperature=-1)),
             (ValueError, "layer is 1.5, but it must be a layer such as 4", lambda: generate(PROMPT, layer=1.5)),
             (ValueError, "layer is first, but it must be a layer", lambda: generate(PROMPT, layer="first")),

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import importlib
 import io
 import math
 import multiprocessing
@@ -15,6 +16,7 @@ import threading
 import unittest
 import warnings
 from contextlib import redirect_stderr
+from unittest.mock import patch
 
 import lacunalm as lacuna
 
@@ -40,6 +42,14 @@ class CtrlC(unittest.TestCase):
         code = "import os, signal; from lacunalm import __main__ as it; it.main = lambda _: os.kill(os.getpid(), signal.SIGINT); it.run()"
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
         self.assertEqual((ended.returncode, ended.stderr), (-signal.SIGINT, b""))
+
+
+class Extras(unittest.TestCase):
+    def test_what_is_not_installed_is_named(self):
+        for module, package in (("lacunalm.ray", "ray"), ("lacunalm.harness", "lm_eval")):
+            with patch.dict(sys.modules, {package: None}):
+                with self.assertRaisesRegex(ModuleNotFoundError, f"^{module} takes .* no {package}.*: pip install"):
+                    importlib.import_module(module)
 
 
 class Numbers(Case):
@@ -178,9 +188,10 @@ class Samples(Case):
             self.model.generate(prompts[:2], gen_length=32, progress=True)
         self.assertIn("2 of 2 done", told.getvalue())
 
-    def test_what_cannot_cancel_is_refused(self):
-        with self.assertRaisesRegex(TypeError, "cancel must have a method is_set"):
-            self.model.generate(PROMPT, gen_length=32, cancel=3)
+    def test_what_cannot_cancel_or_report_is_refused(self):
+        for name, why in [("cancel", "must have a method is_set"), ("on_step", "must be"), ("progress", "must be")]:
+            with self.assertRaisesRegex(TypeError, f"^{name} {why}"):
+                self.model.generate(PROMPT, gen_length=32, **{name: 3})
 
     def test_map_yields_what_is_finished_before_a_bad_prompt(self):
         for batch in [1, 3]:

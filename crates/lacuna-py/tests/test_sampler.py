@@ -250,7 +250,9 @@ class SmallModels(unittest.TestCase):
             (TypeError, "unknown option 'stop'", lambda: run(stop=[1])),
             (TypeError, "mask_token", lambda: lacuna.Run([1], gen_length=3)),
             (ValueError, "mask_token is -1, but it must be", lambda: run(mask_token=-1)),
-            (ValueError, "token ids must be", lambda: run(end_tokens=7)),
+            (ValueError, "end_tokens must be a list of token ids", lambda: run(end_tokens=7)),
+            (ValueError, "temperature is the text '1', but it must be 0 or more", lambda: run(temperature="1")),
+            (ValueError, "heads is an empty list, but", lambda: run(strategy="dos", heads=[])),
             (ValueError, "the prompt is empty", lambda: run([])),
             (ValueError, "the tokens have masks already", lambda: run([1, 0, 2])),
             (ValueError, "token ids must be", lambda: run("abc")),
@@ -276,6 +278,7 @@ class SmallModels(unittest.TestCase):
             (ValueError, "not finite at position 2", lambda: step(attention=[1.0, 1.0, math.inf, 1.0, 1.0], **dos)),
             (ValueError, "no attention of layer 4", lambda: step(attention=[[1.0] * 5], layer=4, **dos)),
             (ValueError, "no attention of layer 4", lambda: step(attention={3: [1.0] * 5}, layer=4, **dos)),
+            (ValueError, "layer 1 is None: .*eager", lambda: step(attention=(None, None), layer=1, **dos)),
             (ValueError, "attention of several layers", lambda: step(attention=[1.0] * 5, layer=[1, 4], **dos)),
             (ValueError, "heads pick from", lambda: step(attention=[1.0] * 5, heads=[0], **dos)),
             (ValueError, "head 2 does not exist", lambda: step(attention=[[[[0.2] * 5] * 5] * 2], heads=[2], **dos)),
@@ -283,6 +286,7 @@ class SmallModels(unittest.TestCase):
             (ValueError, "needs unguided", lambda: step(unguided=good)),
             (ValueError, "it returned 3 things", lambda: lacuna.decode(lambda _: (1, 2, 3), [1], mask_token=0)),
             (ValueError, "given 2 canvases, but", lambda: lacuna.decode_batch(lambda _: [], [[1], [1]], mask_token=0)),
+            (TypeError, "a value of type None", lambda: lacuna.decode_batch(lambda _: None, [[1]], mask_token=0)),
         ]
         for kind, message, call in cases:
             with self.subTest(message), self.assertRaisesRegex(kind, message) as caught:

@@ -261,7 +261,13 @@ fn find(section: Section, name: &str) -> Option<Arc<Part>> {
     catalogue::parts(section).into_iter().find(|part| part.name == name)
 }
 
+/// The error for a name that stands where no such part is.
 fn unknown(name: &str) -> Error {
+    let sections = [(Section::Order, "an order"), (Section::Pace, "a pace"), (Section::Revision, "a revision")];
+    if let Some((_, what)) = sections.iter().find(|(section, _)| find(*section, name).is_some()) {
+        let why = format!("'{name}' is {what}, which stands elsewhere: a strategy is <order>[+<pace>][+<revision>]");
+        return Error::Incompatible(why.into());
+    }
     let names =
         |section| -> Vec<String> { catalogue::parts(section).iter().map(|part| part.name.to_string()).collect() };
     let (orders, paces, revisions) = (names(Section::Order), names(Section::Pace), names(Section::Revision));

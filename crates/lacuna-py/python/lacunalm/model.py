@@ -262,6 +262,10 @@ class Model(_native.Model):
         """The results in order, each of a prompt and its seed."""
         if cancel is not None and not callable(getattr(cancel, "is_set", None)):
             raise TypeError("cancel must have a method is_set(), as threading.Event has")
+        if on_step is not None and not callable(on_step):
+            raise TypeError("on_step must be a function of the number of a text and its step")
+        if not callable(progress) and progress not in (True, False):
+            raise TypeError("progress must be True, False or a function of how many texts are done and of all")
         room = self.replicas * (self.default_batch if batch is None else positive("batch", batch))
         plan = self.plan(**options)
 

@@ -95,6 +95,9 @@ def each(answers: Any, lengths: list[int]) -> Sequence[Any]:
     if hasattr(answers, "logits") or (pair and _dimensions(answers[0]) == 3 and len(answers[0]) == len(lengths)):
         logits, attention = logits_and_attention(answers)
         return [(_of(logits, i, n, 1), _attention_of(attention, i, n)) for i, n in enumerate(lengths)]
+    if not hasattr(answers, "__len__"):
+        kind = type(answers).__name__
+        raise TypeError(f"predict must return an answer for each canvas, but it returned a value of type {kind}")
     if len(answers) != len(lengths):
         raise ValueError(f"predict was given {len(lengths)} canvases, but returned {len(answers)} answers")
     if _dimensions(answers) == 3:

@@ -273,7 +273,18 @@ impl Parameter {
             },
             _ => None,
         };
-        canonical.ok_or_else(|| self.refusal(value.to_string()))
+        canonical.ok_or_else(|| self.refusal(self.shown(value)))
+    }
+
+    /// A value in a message. A text is named as one where it is not what is wrong with it.
+    fn shown(&self, value: &Value) -> String {
+        match (self.kind, value) {
+            (Kind::Choice(_) | Kind::Part(_) | Kind::Layers, _) => value.to_string(),
+            (_, Value::Text(text)) => format!("the text '{text}'"),
+            (_, Value::Integers(list)) if list.is_empty() => "an empty list".into(),
+            (_, Value::Texts(list)) if list.is_empty() => "an empty list".into(),
+            _ => value.to_string(),
+        }
     }
 
     fn refusal(&self, value: String) -> Error {

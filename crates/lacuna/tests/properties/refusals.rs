@@ -42,6 +42,9 @@ fn requests_that_cannot_work_are_refused_at_the_start() {
         (message("dso", none(), 4, &able), "did you mean 'dos'?"),
         (message("dos+ebb", none(), 4, &able), "did you mean 'eb'?"),
         (message("eb", none(), 4, &able), "write <order>+eb"),
+        (message("dos+edit+eb", none(), 4, &able), "'edit' is a revision, which stands elsewhere"),
+        (message("dos+eb+top2", none(), 4, &able), "'top2' is a pace, which stands elsewhere"),
+        (message("dos+left", none(), 4, &able), "'left' is an order, which stands elsewhere"),
         (message("random+score-threshold", of("threshold", 0.5.into()), 4, &able), "says nothing that a threshold"),
         (message("dos+score-threshold", none(), 4, &able), "'score-threshold' needs threshold"),
         (message("llada+verify", none(), 4, &able), "'llada' is a preset and stands alone"),
@@ -88,7 +91,7 @@ fn values_outside_their_range_are_refused() {
     for (name, value, expected) in [
         ("gamma", Value::Number(-1.0), "gamma is -1, but it must be 0 or more and at most 1000000"),
         ("gamma", Value::Number(f64::INFINITY), "gamma is inf"),
-        ("gamma", Value::Text("much".into()), "gamma is much"),
+        ("gamma", Value::Text("much".into()), "gamma is the text 'much', but"),
         ("temperature", Value::Number(1e308), "temperature is 1e308"),
         ("steps", Value::Integer(0), "steps is 0, but it must be a whole number from 1 to 65536"),
         ("steps", Value::Number(2.5), "steps is 2.5"),
