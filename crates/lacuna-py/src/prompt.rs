@@ -4,7 +4,7 @@ use lacuna::Token;
 use lacuna_models::Checkpoint;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PySequence, PyString};
 
 use crate::arrays::tokens;
 use crate::errors::{kind, raise};
@@ -73,12 +73,13 @@ fn messages(given: &Bound<'_, PyAny>) -> PyResult<Option<Vec<(String, String)>>>
     given.try_iter()?.map(message).collect::<PyResult<_>>().map(Some)
 }
 
-/// The given value as a list, if it is a list or an array.
+/// The given value as something with items, if it is an array or a sequence, such as a column of a data set.
 fn listed<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if given.hasattr("tolist")? {
         return given.call_method0("tolist");
     }
-    if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
+    let is_text = given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
+    if given.cast::<PySequence>().is_ok() && !is_text {
         return Ok(given.clone());
     }
     let why =

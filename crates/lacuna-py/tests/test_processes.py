@@ -15,6 +15,7 @@ import sys
 import threading
 import unittest
 import warnings
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from unittest.mock import patch
 
@@ -187,6 +188,19 @@ class Samples(Case):
         with redirect_stderr(io.StringIO()) as told:
             self.model.generate(prompts[:2], gen_length=32, progress=True)
         self.assertIn("2 of 2 done", told.getvalue())
+
+    def test_prompts_may_be_any_sequence(self):
+        class Column(Sequence):
+            def __getitem__(self, at):
+                return [PROMPT, OTHER][at]
+
+            def __len__(self):
+                return 2
+
+        expected = self.model.generate([PROMPT, OTHER], gen_length=16)
+        self.assertEqual(self.model.generate(Column(), gen_length=16), expected)
+        with self.assertRaisesRegex(TypeError, "a prompt is text, .* but this is of type bytes"):
+            self.model.generate(b"abc")
 
     def test_what_cannot_cancel_or_report_is_refused(self):
         for name, why in [("cancel", "must have a method is_set"), ("on_step", "must be"), ("progress", "must be")]:
