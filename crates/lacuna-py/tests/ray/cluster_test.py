@@ -86,6 +86,14 @@ class OnACluster(unittest.TestCase):
         rest = decode(source, done=part, concurrency=1).take_all()
         self.assertEqual(sorted(row["id"] for row in rest), [93, 94, 95])
 
+    def test_a_column_that_is_not_there_is_named_before_anything_is_decoded(self):
+        rows = ray.data.from_items([{"id": 1, "prompt": PROMPTS[0]}])
+        with self.assertRaisesRegex(ValueError, "^the rows have no column 'question': they have id, prompt$"):
+            lacuna.ray.generate(rows.materialize(), prompt="question")
+        done = ray.data.from_items([{"number": 1}])
+        with self.assertRaisesRegex(ValueError, "^the rows of done= have no column 'id': they have number$"):
+            lacuna.ray.generate(rows, id="id", done=done)
+
     def test_an_evaluation_is_that_of_one_machine(self):
         asked = ["words", "--strategy", "dos+eb,left+eb", "--limit", "12", "--gen-length", "64"]
         local, spread = self.folder / "local", self.folder / "spread"

@@ -44,9 +44,12 @@ def generate(
     before anything else, say to register orders. `trace=True` adds the recorded run as a column, `run`.
     """
     batch = positive("batch", batch)
+    if (columns := dataset.columns(fetch_if_missing=False)) is not None:
+        _column(dict.fromkeys(columns), prompt)
     if done is not None:
         if id is None:
             raise ValueError("done= says which rows there are already: name the column that tells them apart with id=")
+        _column(dict.fromkeys(done.columns() or [id]), id, "the rows of done=")
         known = ray.put({row[id] for row in done.select_columns([id]).iter_rows()})
         dataset = dataset.filter(lambda row: _column(row, id) not in ray.get(known))
     if concurrency is None:
@@ -100,8 +103,8 @@ class Decoder:
         return {**rows, **found}
 
 
-def _column(rows: dict[str, Any], name: str) -> Any:
+def _column(rows: dict[str, Any], name: str, what: str = "the rows") -> Any:
     """A column of rows, or of one row."""
     if name not in rows:
-        raise ValueError(f"the rows have no column {name!r}: they have {', '.join(rows)}")
+        raise ValueError(f"{what} have no column {name!r}: they have {', '.join(rows)}")
     return rows[name]
