@@ -190,7 +190,7 @@ impl<E: Scratched> Texts<E> {
         length
     }
 
-    /// What views see stays with them until the next pass.
+    /// The keys and values of views stay with them until the next pass.
     fn forget(&mut self, run: u64) {
         self.seen.iter_mut().for_each(|seen| _ = seen.home.take_if(|(its, _)| *its == run));
         self.runs.remove(&run);
