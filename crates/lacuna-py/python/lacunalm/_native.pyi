@@ -33,6 +33,8 @@ __all__ = [
 
 __version__: str
 
+# `| Any` is where None stands for what was not asked for: whoever asked for it need not check.
+
 def describe_options() -> list[tuple[str, str]]:
     """The names of all options, and what each is."""
 
@@ -118,23 +120,23 @@ class Candidates:
         """float32 [sources, n]: dependency score of each attention source."""
 
     @property
-    def token(self) -> memoryview | None:
+    def token(self) -> memoryview | Any:
         """int64 [n]: the token that would be committed; None if the order does not use beliefs."""
 
     @property
-    def probability(self) -> memoryview | None:
+    def probability(self) -> memoryview | Any:
         """float64 [n]: probability of `token`."""
 
     @property
-    def first(self) -> memoryview | None:
+    def first(self) -> memoryview | Any:
         """float64 [n]: largest probability."""
 
     @property
-    def second(self) -> memoryview | None:
+    def second(self) -> memoryview | Any:
         """float64 [n]: second largest probability."""
 
     @property
-    def entropy(self) -> memoryview | None:
+    def entropy(self) -> memoryview | Any:
         """float64 [n]: entropy in nats."""
 
     @property
@@ -355,7 +357,7 @@ class Seen:
         """For every layer float32 [length]: the dependency score of each position, 0 where there is no mask."""
 
     @property
-    def attention(self) -> memoryview | None:
+    def attention(self) -> memoryview | Any:
         """float32 [length, length]: the attention that each position (row) pays to each (column), averaged over the heads of the layers
         asked for; None if none were."""
 
