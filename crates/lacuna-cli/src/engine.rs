@@ -38,15 +38,7 @@ impl Engine {
     ) -> Result<Self> {
         start_threads(flags.threads)?;
         Isa::choose(flags.isa.into())?;
-        let checkpoint = open_checkpoint(flags.model.as_deref())?;
-        let checkpoint = match flags.mask_token {
-            Some(id) => checkpoint.with_mask_token(id)?,
-            None => checkpoint,
-        };
-        let checkpoint = match flags.shifted {
-            Some(shifted) => checkpoint.with_shift(shifted),
-            None => checkpoint,
-        };
+        let checkpoint = open_as_asked(flags)?;
         let mut others = load(&checkpoint, flags.precision.map(Into::into), &flags.device)?;
         let predictor = others.remove(0);
         if flags.device == Device::Auto && predictor.device().starts_with("cpu") {
@@ -91,6 +83,19 @@ pub(crate) fn start_threads(asked: Option<usize>) -> Result<()> {
     let fits = started.is_ok() || asked.is_none() || there() == threads;
     ensure!(fits, "--threads is {threads}, but this process computes with {} threads already", there());
     Ok(())
+}
+
+/// The checkpoint that the flags name, without its weights.
+pub(crate) fn open_as_asked(flags: &args::Model) -> Result<Checkpoint> {
+    let checkpoint = open_checkpoint(flags.model.as_deref())?;
+    let checkpoint = match flags.mask_token {
+        Some(id) => checkpoint.with_mask_token(id)?,
+        None => checkpoint,
+    };
+    Ok(match flags.shifted {
+        Some(shifted) => checkpoint.with_shift(shifted),
+        None => checkpoint,
+    })
 }
 
 /// The model directory, or the embedded model.

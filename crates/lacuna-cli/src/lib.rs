@@ -52,13 +52,47 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         // Whoever reads our output has seen enough.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            let mut causes: Vec<String> = error.chain().map(describe).collect();
-            // Many errors quote their cause already.
-            causes.dedup_by(|cause, before| before.ends_with(cause.as_str()));
-            let _ = writeln!(std::io::stderr(), "error: {}", causes.join(": "));
+            let _ = writeln!(std::io::stderr(), "error: {}", told(&error));
             1
         }
     }
+}
+
+/// Says what is wrong with arguments of `eval` or `serve`, the first of which is the program's name, without loading the model. If
+/// they are for another machine (`elsewhere`), files that are not on this one are not missed.
+pub fn check(arguments: impl IntoIterator<Item = OsString>, elsewhere: bool) -> Result<(), String> {
+    let checked = match Cli::try_parse_from(arguments).map_err(|error| one_line(&error))?.command {
+        Command::Eval(args) => commands::check_eval(&args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => commands::check_serve(&args),
+        _ => Ok(()),
+    };
+    match checked {
+        Err(error) if elsewhere && error.chain().any(is_absence) => Ok(()),
+        checked => checked.map_err(|error| told(&error)),
+    }
+}
+
+/// A complaint about arguments, without the usage.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines =
+        text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join("; ").trim_start_matches("error: ").to_string()
+}
+
+fn is_absence(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let of_model = cause.downcast_ref().is_some_and(lacuna_models::Error::is_absence);
+    of_model || cause.downcast_ref().is_some_and(|error: &std::io::Error| error.kind() == ErrorKind::NotFound)
+}
+
+/// The message of an error with its causes.
+fn told(error: &anyhow::Error) -> String {
+    let mut causes: Vec<String> = error.chain().map(describe).collect();
+    // Many errors quote their cause already.
+    causes.dedup_by(|cause, before| before.ends_with(cause.as_str()));
+    causes.join(": ")
 }
 
 /// The message of an error, with parameters named as flags.

@@ -340,6 +340,11 @@ impl Error {
         }
     }
 
+    /// True if a file or folder is not there. It may be on another machine.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NotADirectory { .. } | Self::MissingFile { .. })
+    }
+
     /// The message, with `setting` writing the parameters it advises: as flags, as arguments of a call, ...
     pub fn worded(&self, setting: impl Fn(&Advice) -> String) -> String {
         let problem = match self {

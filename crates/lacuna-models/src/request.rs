@@ -80,6 +80,13 @@ impl Request {
         self.0.with(name, value).map(Self)
     }
 
+    /// Refuses what is wrong for every model, for who has none at hand. It is a part of what `plan` refuses.
+    pub fn check(&self) -> Result<()> {
+        let Some(name) = self.word("strategy") else { return Ok(()) };
+        let plain = self.filter(|name| name != "draft" && !CONSTRAINTS.contains(&name));
+        Recipe::parse(name, &plain)?.refuse_unused(&plain)
+    }
+
     /// The plan for a checkpoint.
     pub fn plan(&self, checkpoint: &Checkpoint) -> Result<Plan> {
         let mut plain = Self(self.0.filter(|name| name != "draft" && !CONSTRAINTS.contains(&name)));

@@ -19,6 +19,7 @@ use std::process::id;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lacuna::catalogue::{PRESETS, Section, parts};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The process that has run the command; 0 if none has.
@@ -34,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::evaluation::{evaluate_model, evaluate_own};
     #[pymodule_export]
-    use crate::model::{Model, Plan, Seen};
+    use crate::model::{Model, Plan, Seen, check_options};
     #[pymodule_export]
     use crate::prompt::is_list_of_prompts;
     #[pymodule_export]
@@ -70,6 +71,15 @@ mod _native {
             ("caches", all(Section::Cache)),
             ("presets", PRESETS.iter().map(|preset| (preset.name.into(), preset.is.into())).collect()),
         ]
+    }
+
+    /// Says what is wrong with arguments of `lacuna eval` or `lacuna serve`, without loading the model. If they are for another machine
+    /// (`elsewhere`), files that are not on this one are not missed.
+    #[pyfunction]
+    #[pyo3(signature = (arguments, *, elsewhere))]
+    fn check_command(arguments: Vec<OsString>, elsewhere: bool) -> PyResult<()> {
+        let all = [OsString::from("lacuna")].into_iter().chain(arguments);
+        lacuna_cli::check(all, elsewhere).map_err(PyValueError::new_err)
     }
 
     /// Runs the `lacuna` command with these arguments and returns its exit status. Orders and paces that were registered go there,

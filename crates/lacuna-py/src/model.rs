@@ -336,7 +336,7 @@ impl Model {
     ) -> PyResult<Stream> {
         let (model, mut plan) = (slf.get(), plan.0.clone());
         plan.options.seed = seed.unwrap_or(plan.options.seed);
-        let prompt = PromptStyle { system, raw }.encode(prompt, &model.checkpoint)?;
+        let prompt = PromptStyle::new(system, raw)?.encode(prompt, &model.checkpoint)?;
         let run = plan.answer(&prompt, &model.description).map_err(raise)?;
         let (job, stops) = (Job::new(run, prompt.len(), Kind::Answer), stops(stop)?);
         Ok(Stream::new(slf, job, plan, stops))
@@ -429,7 +429,7 @@ impl Model {
         let scale = request.scale().map_err(raise)?;
         let mut asked = Vec::with_capacity(pairs.len());
         for (prompt, text) in pairs {
-            let passage = self.passage(prompt.as_ref(), &text, PromptStyle { system, raw })?;
+            let passage = self.passage(prompt.as_ref(), &text, PromptStyle::new(system, raw)?)?;
             let likelihood = request.likelihood(&passage).map_err(raise)?;
             asked.push((passage, likelihood));
         }
@@ -553,7 +553,7 @@ impl Model {
     /// The tokens of a prompt or a chat, as `generate` gives them to the model.
     #[pyo3(signature = (prompt, *, system = None, raw = false))]
     fn encode_prompt(&self, prompt: &Bound<'_, PyAny>, system: Option<&str>, raw: bool) -> PyResult<Vec<Token>> {
-        PromptStyle { system, raw }.encode(prompt, &self.checkpoint)
+        PromptStyle::new(system, raw)?.encode(prompt, &self.checkpoint)
     }
 
     /// The text of tokens, with or without the special ones.
@@ -658,6 +658,33 @@ fn without_lengths(options: Option<&Bound<'_, PyDict>>) -> PyResult<Request> {
         return Err(PyValueError::new_err("the gaps have their lengths: leave out gen_length and max_tokens"));
     }
     Ok(request)
+}
+
+/// Says what is wrong with what `Model` and `Model.generate` are to be asked, without loading the weights. If they are on another
+/// machine (`elsewhere`), a path that is not on this one is not missed.
+#[pyfunction]
+#[pyo3(signature = (path, *, elsewhere, precision = None, system = None, raw = false, stop = None, **options))]
+pub(crate) fn check_options(
+    path: Option<PathBuf>,
+    elsewhere: bool,
+    precision: Option<&str>,
+    system: Option<&str>,
+    raw: bool,
+    stop: Option<&Bound<'_, PyAny>>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<()> {
+    precision.map(parse_precision).transpose()?;
+    stops(stop)?;
+    PromptStyle::new(system, raw)?;
+    let request = request(options)?;
+    request.check().map_err(raise)?;
+    let checkpoint = match path.map_or_else(Checkpoint::embedded, Checkpoint::open) {
+        Err(error) if elsewhere && error.is_absence() => return Ok(()),
+        opened => opened.map_err(raise)?,
+    };
+    let (plan, description) = (request.plan(&checkpoint).map_err(raise)?, checkpoint.description().map_err(raise)?);
+    let some_token = Token::from(description.mask == 0);
+    plan.answer(&[some_token], &description).map(drop).map_err(raise)
 }
 
 fn parse_precision(name: &str) -> PyResult<Precision> {

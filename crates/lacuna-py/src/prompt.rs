@@ -18,16 +18,20 @@ pub(crate) struct PromptStyle<'a> {
     pub(crate) raw: bool,
 }
 
-impl PromptStyle<'_> {
+impl<'a> PromptStyle<'a> {
+    pub(crate) fn new(system: Option<&'a str>, raw: bool) -> PyResult<Self> {
+        if raw && system.is_some() {
+            return Err(PyValueError::new_err(
+                "raw leaves out the chat template, which the system message needs: give one of the two",
+            ));
+        }
+        Ok(Self { system, raw })
+    }
+
     /// The tokens of a text, of a chat, or those given themselves.
     pub(crate) fn encode(&self, given: &Bound<'_, PyAny>, checkpoint: &Checkpoint) -> PyResult<Vec<Token>> {
         let Self { system, raw } = *self;
         if let Ok(text) = given.cast::<PyString>() {
-            if raw && system.is_some() {
-                return Err(PyValueError::new_err(
-                    "raw leaves out the chat template, which the system message needs: give one of the two",
-                ));
-            }
             return checkpoint.encode_prompt(&text.to_cow()?, system, raw).map_err(raise);
         }
         if system.is_some() {

@@ -19,7 +19,7 @@ use lacuna_models::{Checkpoint, Plan, PlanContext, Request, Specials, Text, uses
 
 use super::print;
 use crate::args::{self, Decoding, Format};
-use crate::engine::Engine;
+use crate::engine::{Engine, open_as_asked};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -172,6 +172,16 @@ pub(crate) fn eval(args: &Eval) -> Result<()> {
     print(&format!("Samples and results.json are in {0}; lacuna report {0} adds plots.", out.display()))
 }
 
+/// Says what is wrong with an evaluation, without loading the model.
+pub(crate) fn check_eval(args: &Eval) -> Result<()> {
+    let request = args.decoding.request(None)?;
+    let checkpoint = open_as_asked(&args.model)?;
+    let (family, context) = (checkpoint.architecture().family.name(), PlanContext::of(&checkpoint));
+    trials(&args.measurement, &request, family, &context, &checkpoint.description()?)?;
+    Request(general(&request)).plan(&checkpoint)?;
+    Ok(())
+}
+
 /// Measures a model, and shows on standard error how far it is if asked to. Returns what results.json holds.
 pub fn measure(
     measurement: &Measurement,
@@ -179,8 +189,14 @@ pub fn measure(
     subject: Subject<'_>,
     progress: bool,
 ) -> Result<Vec<Entry>> {
-    let trials = trials(measurement, request, &subject)?;
     let Subject { model, context, checkpoint, default_batch, mut replicas, codec } = subject;
+    let Some(description) = replicas.first().map(|replica| replica.description()) else {
+        bail!("there is no model to measure");
+    };
+    let mut trials = trials(measurement, request, &model.family, &context, description)?;
+    if measurement.suite.is_some() {
+        trials = supported(trials, description)?;
+    }
     let general = general(request);
     let plan = match checkpoint {
         Some(checkpoint) => Request(general.clone()).plan(checkpoint)?,
@@ -249,25 +265,27 @@ pub(super) fn general(request: &Request) -> Params {
     })
 }
 
-fn trials(args: &Measurement, request: &Request, subject: &Subject<'_>) -> Result<Vec<Trial>> {
+/// All that is asked for, whether the model can do it or not.
+fn trials(
+    args: &Measurement,
+    request: &Request,
+    family: &str,
+    context: &PlanContext,
+    model: &Description,
+) -> Result<Vec<Trial>> {
     let base = Request(request.filter(|name| name != "strategy" && !CONSTRAINTS.contains(&name)));
-    let Some(model) = subject.replicas.first().map(|replica| replica.description()) else {
-        bail!("there is no model to measure");
-    };
-    let context = &subject.context;
     if let Some(suite) = &args.suite {
         let general = general(request);
         let ours = |name: &str| general.get(name).is_some() || matches!(name, "seed" | "strategy");
         if let Some((name, _)) = request.iter().find(|(name, _)| !ours(name)) {
             bail!("a suite sets its own parameters: leave out --{}", name.replace('_', "-"));
         }
-        let mut trials =
-            Suite::load(suite)?.trials(&subject.model.family, context.layers, &context.layers_for(&Params::new()))?;
+        let mut trials = Suite::load(suite)?.trials(family, context.layers, &context.layers_for(&Params::new()))?;
         keep_named(&mut trials, "task", &args.tasks, |trial| &trial.task)?;
         keep_named(&mut trials, "strategy", &names_in(request.word("strategy").unwrap_or_default()), |trial| {
             &trial.strategy
         })?;
-        return supported(trials, model);
+        return Ok(trials);
     }
     if args.tasks.is_empty() {
         bail!("name at least one task ({}), or a suite", task::TASKS.map(|task| task.name()).join(", "));

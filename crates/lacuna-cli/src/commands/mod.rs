@@ -23,7 +23,7 @@ pub(crate) use bench::{Bench, bench};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use diff::{Diff, diff};
 pub use eval::{CheckpointCodec, Measurement, Subject, describe_model, measure};
-pub(crate) use eval::{Eval, eval};
+pub(crate) use eval::{Eval, check_eval, eval};
 pub(crate) use fill::{Fill, fill};
 pub(crate) use generate::{Generate, generate};
 pub(crate) use grade::{Grade, grade};
@@ -35,7 +35,7 @@ pub(crate) use report::{Report, report};
 pub(crate) use revise::{Revise, revise};
 pub(crate) use score::{Score, score};
 #[cfg(feature = "serve")]
-pub(crate) use serve::{Serve, serve};
+pub(crate) use serve::{Serve, check_serve, serve};
 pub(crate) use strategies::strategies;
 pub(crate) use tune::{Tune, tune};
 

@@ -15,7 +15,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::{print, read};
 use crate::args::{self, Isa, Precision, parse_unsigned};
-use crate::engine::Engine;
+use crate::engine::{Engine, open_as_asked};
 
 /// The settings: each a flag, else a variable, else in the file, where it has the flag's name with underscores.
 #[derive(Args, Default, Serialize, Deserialize)]
@@ -142,21 +142,12 @@ const KEYS: &str = "LACUNA_API_KEYS";
 pub(crate) fn serve(args: &Serve) -> Result<()> {
     let settings = args.with_file()?;
     let config = settings.config()?;
-    let model = args::Model {
-        model: settings.model.clone(),
-        mask_token: settings.mask_token,
-        shifted: settings.shifted,
-        precision: settings.precision,
-        device: settings.device.clone().unwrap_or_default(),
-        isa: settings.isa.unwrap_or(Isa::Auto),
-        threads: settings.threads,
-    };
     let unknown = unknown_variables()?;
     settings.start_log();
     for name in unknown {
         tracing::warn!("{name} is set, but there is no such setting: see lacuna serve --help");
     }
-    let Engine { checkpoint, predictor, others, .. } = Engine::open_replicas(&model)?;
+    let Engine { checkpoint, predictor, others, .. } = Engine::open_replicas(&settings.model())?;
     let models: Vec<_> = std::iter::once(predictor).chain(others).collect();
     let (name, device) = (config.model_name.clone(), describe_devices(&models));
     let open = config.api_keys.is_empty() && !config.address.ip().is_loopback();
@@ -169,6 +160,14 @@ pub(crate) fn serve(args: &Serve) -> Result<()> {
         let _ = print(&format!("{name} is served on http://{address} ({device}); ctrl-c stops it"));
     })?;
     Ok(())
+}
+
+/// Says what is wrong with the settings, without loading the model.
+pub(crate) fn check_serve(args: &Serve) -> Result<()> {
+    unknown_variables()?;
+    let settings = args.with_file()?;
+    settings.config()?;
+    open_as_asked(&settings.model()).map(drop)
 }
 
 /// Variables that look like ours and are none. One that is nearly a setting is an error: it might be a misspelt key.
@@ -221,6 +220,18 @@ impl Serve {
             merged[name] = value.clone();
         }
         Ok(serde_json::from_value(merged)?)
+    }
+
+    fn model(&self) -> args::Model {
+        args::Model {
+            model: self.model.clone(),
+            mask_token: self.mask_token,
+            shifted: self.shifted,
+            precision: self.precision,
+            device: self.device.clone().unwrap_or_default(),
+            isa: self.isa.unwrap_or(Isa::Auto),
+            threads: self.threads,
+        }
     }
 
     fn config(&self) -> Result<Config> {

@@ -4,8 +4,8 @@ use std::path::Path;
 #[cfg(feature = "text")]
 use std::sync::OnceLock;
 
-use lacuna::Token;
 use lacuna::catalogue::Params;
+use lacuna::{Description, Token};
 #[cfg(feature = "text")]
 use lacuna_constrain::Vocabulary;
 use serde::Deserialize;
@@ -118,6 +118,11 @@ impl Checkpoint {
     /// The mask token; an error if the checkpoint names none and none was given.
     pub fn mask_token(&self) -> Result<Token> {
         self.architecture.mask.ok_or_else(|| Error::NoMaskToken { file: self.files.label(CONFIG) })
+    }
+
+    /// Facts that decoding needs, before the weights are loaded. A GPU may not be able to do all that they promise.
+    pub fn description(&self) -> Result<Description> {
+        Ok(self.architecture.description(self.mask_token()?))
     }
 
     /// The description of the model.

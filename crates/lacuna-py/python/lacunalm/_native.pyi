@@ -20,6 +20,8 @@ __all__ = [
     "Step",
     "Stream",
     "__version__",
+    "check_command",
+    "check_options",
     "describe_options",
     "describe_strategies",
     "evaluate_model",
@@ -46,6 +48,27 @@ def is_list_of_prompts(given: Any) -> bool:
 
 def restore_run(setup: dict[str, Any], answers: Any) -> Run:
     """A run that was pickled: its steps are taken again with the answers that it had."""
+
+def check_options(
+    path: str | PathLike[str] | None,
+    *,
+    elsewhere: bool,
+    precision: str | None = None,
+    system: str | None = None,
+    raw: bool = False,
+    stop: str | Sequence[str] | None = None,
+    **options: Any,
+) -> None:
+    """Says what is wrong with what `Model` and `Model.generate` are to be asked, without loading the weights.
+
+    If they are on another machine (`elsewhere`), a path that is not on this one is not missed.
+    """
+
+def check_command(arguments: Sequence[str], *, elsewhere: bool) -> None:
+    """Says what is wrong with arguments of `lacuna eval` or `lacuna serve`, without loading the model.
+
+    If they are for another machine (`elsewhere`), files that are not on this one are not missed.
+    """
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the `lacuna` command with these arguments, else those of the process, and returns its exit status.

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,104 @@ class OnACluster(unittest.TestCase):
         done = ray.data.from_items([{"number": 1}])
         with self.assertRaisesRegex(ValueError, "^the rows of done= have no column 'id': they have number$"):
             lacuna.ray.generate(rows, id="id", done=done)
+        with self.assertRaisesRegex(ValueError, "^the rows have no column 'number': they have id, prompt$"):
+            lacuna.ray.generate(rows, id="number")
+        with self.assertRaisesRegex(ValueError, "^the rows have a column 'nfe' already: give it another name$"):
+            lacuna.ray.generate(ray.data.from_items([{"prompt": "Hi", "nfe": 3}]))
+
+    def test_what_is_wrong_with_the_options_is_said_before_anything_starts(self):
+        rows = ray.data.from_items([{"id": 1, "prompt": PROMPTS[0]}])
+        model = lacuna.Model(device="cpu")
+        for wrong in [
+            {"strategy": "doss"},
+            {"gen_lenght": 3},
+            {"gen_length": 0},
+            {"gen_length": 64, "block_length": 33},
+            {"strategy": "confidence", "gamma": 1.0},
+            {"layer": 99},
+            {"stop": ""},
+            {"raw": True, "system": "Be brief."},
+            {"batch": 0},
+            {"seed": -1},
+        ]:
+            with self.subTest(wrong), self.assertRaises((TypeError, ValueError)) as alone:
+                model.generate(PROMPTS[0], **wrong)
+            with self.subTest(wrong), self.assertRaises(type(alone.exception)) as here:
+                lacuna.ray.generate(rows, **wrong)
+            self.assertEqual(str(here.exception), str(alone.exception))
+        for wrong in [{"path": "/no/model"}, {"precision": "f23"}]:
+            with self.subTest(wrong), self.assertRaises((OSError, ValueError)) as alone:
+                lacuna.Model(**wrong)
+            with self.subTest(wrong), self.assertRaises(type(alone.exception)) as here:
+                lacuna.ray.generate(rows, model=wrong.get("path"), precision=wrong.get("precision"))
+            self.assertEqual(str(here.exception), str(alone.exception))
+        # What setup registers is known in the actors only.
+        lacuna.ray.generate(rows, strategy="mine", setup=print)
+
+    def test_the_path_of_another_machine_is_not_missed_but_the_rest_is_checked(self):
+        check = lacuna._native.check_options
+        check("/no/model", elsewhere=True, layer=99, regex="a*")
+        check("/no/model.gguf", elsewhere=True)
+        with self.assertRaisesRegex(ValueError, "^unknown strategy 'doss'"):
+            check("/no/model", elsewhere=True, strategy="doss")
+        with self.assertRaisesRegex(ValueError, "gamma has no effect with 'confidence'"):
+            check("/no/model", elsewhere=True, strategy="confidence", gamma=1.0)
+        with self.assertRaises(FileNotFoundError):
+            check(str(self.folder), elsewhere=False)
+        command = lacuna._native.check_command
+        command(["serve", "--model", "/no/model"], elsewhere=True)
+        command(["serve", "--config", "/no/file"], elsewhere=True)
+        with self.assertRaisesRegex(ValueError, "^/no/model is neither a directory nor"):
+            command(["eval", "words", "--model", "/no/model"], elsewhere=False)
+
+    def test_a_cluster_without_room_is_refused_or_told_to_be_too_small(self):
+        rows = ray.data.from_items([{"id": 1, "prompt": PROMPTS[0]}])
+        no_room = "^the cluster has no room for a worker with cpus=1 and gpus=1"
+        with self.assertRaisesRegex(ValueError, no_room):
+            lacuna.ray.generate(rows, gpus=1)
+        with self.assertRaisesRegex(ValueError, no_room):
+            lacuna.ray.evaluate(["words", "--out", str(self.folder / "out")], gpus=1)
+        with self.assertWarnsRegex(
+            UserWarning, "^the cluster has room for 1 workers with cpus=1, beside 1 CPU, but 2 are"
+        ):
+            lacuna.ray.generate(rows, concurrency=2)
+        for wrong in [{"concurrency": 0}, {"cpus": 0}, {"gpus": -1}]:
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "must be"):
+                lacuna.ray.generate(rows, **wrong)
+
+    def test_prompts_of_rows_stay_apart(self):
+        question = [{"role": "user", "content": PROMPTS[0]}]
+        rows = ray.data.from_items([{"prompt": question}, {"prompt": [{"role": "system", "content": "Hi"}, *question]}])
+        found = lacuna.ray.generate(rows, concurrency=1, **OPTIONS).take_all()
+        expected = lacuna.Model(device="cpu").generate([row["prompt"] for row in rows.take_all()], **OPTIONS)
+        self.assertEqual(sorted(row["text"] for row in found), sorted(result.text for result in expected))
+        # Numbers would make one prompt together, messages one chat.
+        wrong = (
+            "the column 'prompt' must have texts, lists of messages or lists of token ids, but a row has {!r}: leave"
+        )
+        for prompt in (3, question[0], None):
+            rows = ray.data.from_items([{"prompt": prompt}, {"prompt": prompt or PROMPTS[0]}])
+            with self.subTest(prompt), self.assertRaises(Exception) as raised:
+                lacuna.ray.generate(rows, concurrency=1, **OPTIONS).take_all()
+            self.assertIn(wrong.format(prompt), str(raised.exception))
+
+    def test_an_empty_data_set_has_empty_answers(self):
+        rows = ray.data.from_items([{"id": 1, "prompt": PROMPTS[0]}])
+        for empty in (ray.data.from_items([]), rows.filter(lambda _: False)):
+            self.assertEqual(lacuna.ray.generate(empty, concurrency=1, **OPTIONS).take_all(), [])
+        some = lacuna.ray.generate(rows, id="id", done=ray.data.from_items([]), concurrency=1, **OPTIONS)
+        self.assertEqual(some.count(), 1)
+
+    def test_wrong_arguments_of_a_server_are_refused_before_it_starts(self):
+        for arguments, said in [
+            (["--modle", "x"], "unexpected argument '--modle' found; tip: a similar argument exists: '--model'"),
+            (["--max-batch", "0"], "max_batch is 0, but it must be 1 or more"),
+            (["--port", "80"], "the argument '--port <N>' cannot be used multiple times"),
+            (["--model", "/no/model"], "/no/model is neither a directory nor"),
+        ]:
+            with self.subTest(arguments), self.assertRaises(ValueError) as raised:
+                lacuna.ray.serve(arguments)
+            self.assertTrue(str(raised.exception).startswith(said), raised.exception)
 
     def test_an_evaluation_is_that_of_one_machine(self):
         asked = ["words", "--strategy", "dos+eb,left+eb", "--limit", "12", "--gen-length", "64"]
@@ -126,20 +225,25 @@ class OnACluster(unittest.TestCase):
             self.assertEqual(*({k: v for k, v in entry.items() if k not in timed} for entry in (one, other)))
 
     def test_the_command_says_in_one_line_what_is_wrong(self):
-        command = [
-            sys.executable,
-            "-m",
-            "lacunalm",
-            "eval",
-            "words",
-            "--strategy",
-            "doss",
-            "--ray",
-            self.cluster.address,
-        ]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, check=False)
-        self.assertEqual(ended.returncode, 1)
-        self.assertEqual(ended.stderr.splitlines()[-1], "error: unknown strategy 'doss': did you mean 'dos'?")
+        def command(*arguments):
+            line = [sys.executable, "-m", "lacunalm", "eval", "words", *arguments]
+            return subprocess.run(line, capture_output=True, text=True, cwd=self.folder, check=False, timeout=120)
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{free.getsockname()[1]}"
+            for arguments, said in [
+                (["--strategy", "doss", "--ray"], "error: unknown strategy 'doss': did you mean 'dos'?\n"),
+                (
+                    ["--layer", "99", "--ray", self.cluster.address],
+                    "error: layer 99 does not exist: the model has layers",
+                ),
+                (["--ray", nobody], f"error: there is no Ray cluster at {nobody}: "),
+                (["--ray", "nowhere"], "error: Invalid address format: nowhere"),
+            ]:
+                ended = command(*arguments)
+                self.assertEqual((ended.returncode, ended.stderr[: len(said)]), (1, said))
+        self.assertIn("--ray [<ADDRESS>]", command("--ray", "--help").stdout)
 
     def test_a_server_streams_and_answers_as_one_alone(self):
         import http.client

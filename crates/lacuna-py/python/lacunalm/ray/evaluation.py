@@ -1,9 +1,9 @@
 """Benchmarks on a cluster: `lacuna eval` in shards."""
 
-import contextlib
 import json
 import logging
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,9 +13,13 @@ from typing import Any
 import ray
 import ray.exceptions
 
-from .._native import Error, main
+from .._native import Error, check_command, main
+from ..checks import positive
+from .room import Room
 
 CONFIGURATION = "configuration.json"
+REACH = 20.0
+"""Seconds within which a cluster's address must answer."""
 WHOLE = {"index": 1, "count": 1}
 
 
@@ -24,21 +28,24 @@ def evaluate(
 ) -> int:
     """Runs `lacuna eval` with these arguments over a cluster and returns its exit status.
 
-    The problems are split into `shards`, by default four for each worker that the cluster has room for; each is a task with `cpus` and
-    `gpus`, which is done again if it fails with its node. The results folder (`--out`) is that of a local run: it is written to after
-    each shard, the same command goes on where a stopped one ended, and a local run may go on with it, too. Model and data must be
-    found under the same path on every node.
+    At `address` is a cluster; "auto" is the one that this machine is part of, else one is started here. What is wrong with the
+    arguments is said before. The problems are split into `shards`, by default four for each worker that the cluster has room for;
+    each is a task with `cpus` and `gpus`, which is done again if it fails with its node. The results folder (`--out`) is that of a
+    local run: it is written to after each shard, the same command goes on where a stopped one ended, and a local run may go on with
+    it, too. Model and data must be found under the same path here and on every node.
     """
     arguments = list(arguments)
     if any(argument.split("=")[0] == "--shard" for argument in arguments):
         raise ValueError("--shard says which of several machines this is, but here Ray says it: leave it out")
+    shards = None if shards is None else positive("shards", shards)
+    check_command(["eval", *arguments], elsewhere=False)
     out = pathlib.Path(_value(arguments, "--out", "results"))
     begun = not ray.is_initialized()
     if begun:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        _connect(address)
+    waiting: list[Any] = []
     try:
-        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        workers = max(1, int(resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1) / cpus))
+        workers = Room(cpus, gpus).share("shards", None if shards is None else 1)
         count = 4 * workers if shards is None else shards
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=-1)(run_shard)
         there = ray.put(read(out))
@@ -50,7 +57,12 @@ def evaluate(
             print(
                 f"\r{done} of {count} shards done\x1b[K", end="\n" if done == count else "", file=sys.stderr, flush=True
             )
+    except ray.exceptions.RayTaskError as error:
+        # What a shard says is wrong is all there is to say.
+        raise (error.cause if isinstance(error.cause, Error) else error) from None
     finally:
+        for one in waiting:
+            ray.cancel(one)
         if begun:
             ray.shutdown()
     # Nothing is left to decode: it checks that, and writes the results.
@@ -119,26 +131,35 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 def command(arguments: Sequence[str]) -> int:
     """`lacuna eval … --ray [ADDRESS]`."""
-    given = _value(arguments, "--ray", "auto")
-    address = None if given.startswith("-") else given
+    if {"-h", "--help", "--list-protocols"} & set(arguments):
+        return main(["eval", *arguments])
+    address = _value(arguments, "--ray", "auto")
     try:
-        return evaluate(_without(arguments, "--ray"), address=_reachable(address))
+        return evaluate(_without(arguments, "--ray"), address=address)
     except KeyboardInterrupt:
         print("\nstopped: the same command goes on where this one ended", file=sys.stderr)
         return 130
-    except (Error, ValueError, ConnectionError, ray.exceptions.RayTaskError) as error:
-        cause = getattr(error, "cause", error)
-        print(f"error: {cause}", file=sys.stderr)
+    except (Error, ValueError, ConnectionError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _reachable(address: str | None) -> str | None:
-    """Address of the cluster; None, if there is none, starts one here."""
-    if address not in (None, "auto"):
-        return address
-    with contextlib.suppress(ConnectionError):
-        ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
-    return None
+def _connect(address: str | None) -> None:
+    """Connects to the cluster, or starts one."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        # Ray would try for minutes.
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+        except (OSError, OverflowError) as error:
+            raise ConnectionError(f"there is no Ray cluster at {address}: {error}") from None
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        ray.init(address=address, **settings)
+    except ConnectionError:
+        if address != "auto":
+            raise
+        ray.init(**settings)
 
 
 def _value(arguments: Sequence[str], flag: str, default: str) -> str:

@@ -9,9 +9,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import ray
 from ray import serve as ray_serve
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+
+from .._native import check_command
+from ..checks import positive
+from .room import Room
 
 START = 600.0
 """Seconds that a model may take to load."""
@@ -22,20 +27,11 @@ class Replica:
     """A server of its own, which Ray Serve's requests are handed to as they are."""
 
     def __init__(self, arguments: Sequence[str] = ()) -> None:
+        check_command(_command(0, arguments), elsewhere=False)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        command = [
-            sys.executable,
-            "-m",
-            "lacunalm",
-            "serve",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(self.port),
-            *arguments,
-        ]
+        command = [sys.executable, "-m", "lacunalm", *_command(self.port, arguments)]
         self.server = subprocess.Popen(command, env=os.environ)
         end = time.monotonic() + START
         while not self.answers():
@@ -94,9 +90,12 @@ class Replica:
             server.terminate()
 
 
-def application(
-    args: dict[str, Any] | None = None,
-) -> Any:
+def _command(port: int, arguments: Sequence[str]) -> list[str]:
+    """The command of a replica's server."""
+    return ["serve", "--host", "127.0.0.1", "--port", str(port), *arguments]
+
+
+def application(args: dict[str, Any] | None = None) -> Any:
     """The application, as a configuration file of Ray Serve names it: `import_path: lacunalm.ray:application`.
 
     `args` has `arguments`, those of `lacuna serve`, and what else is an option of a deployment: `num_replicas`,
@@ -122,5 +121,11 @@ def serve(
 
     The API is the server's own, streams and playground included. `lacunalm.ray:application` is the same for configuration files.
     """
+    # Before Ray is there, nobody knows whether other machines are.
+    room = Room(cpus, gpus) if ray.is_initialized() else None
+    check_command(_command(0, arguments), elsewhere=room is None or room.elsewhere)
+    replicas = positive("replicas", replicas)
+    if room is not None:
+        room.share("replicas", replicas)
     about = {"num_replicas": replicas, "ray_actor_options": {"num_cpus": cpus, "num_gpus": gpus}}
     return ray_serve.run(application({"arguments": list(arguments), **about}), name=name, route_prefix=route)
