@@ -10,6 +10,9 @@ use cudarc::nvrtc::{result, sys};
 use super::kernel::source;
 use crate::{Error, Result};
 
+/// The compute capability that has wgmma.
+pub(crate) const HOPPER: i32 = 90;
+
 /// The GPU and model that kernels are compiled for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
@@ -82,7 +85,7 @@ unsafe fn cubin(program: sys::nvrtcProgram) -> std::result::Result<Vec<u8>, resu
 fn options(variant: Variant) -> [String; 5] {
     let Variant { architecture, head_size, bf16 } = variant;
     // wgmma exists only in code for exactly this architecture.
-    let exact = if architecture == 90 { "a" } else { "" };
+    let exact = if architecture == HOPPER { "a" } else { "" };
     [
         format!("--gpu-architecture=sm_{architecture}{exact}"),
         format!("--define-macro=HEAD_SIZE={head_size}"),

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use cudarc::cublaslt::sys::cublasLtGetVersion;
 
 use super::buffer::{Buffer, DeviceSlice};
+use super::compile::HOPPER;
 use super::gpu::Gpu;
 use crate::architecture::{Architecture, Experts, FeedForward};
 use crate::{Error, Result};
 
-/// The compute capability whose products cublasLt takes a scale for each row and column for: Hopper's.
-const CAPABILITY: i32 = 90;
 /// The first cublasLt that does, as it tells its version.
 const OLDEST_CUBLAS: usize = 12_09_00;
 /// Sizes of matrices must be multiples of this.
@@ -28,7 +27,8 @@ pub(crate) fn check(gpu: &Gpu, architecture: &Architecture) -> Result<()> {
 }
 
 fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architecture) -> Result<()> {
-    if capability != CAPABILITY {
+    // Only there cublasLt takes a scale for each row and column.
+    if capability != HOPPER {
         let (major, minor) = (capability / 10, capability % 10);
         return Err(Error::no_hopper(format!("{gpu} is of compute capability {major}.{minor}, not 9.0")));
     }

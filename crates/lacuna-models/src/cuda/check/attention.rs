@@ -20,7 +20,7 @@ pub(super) fn attention_with_mass(lab: &Rc<Lab>, size: Size) -> Result<Case> {
 /// position. In the second odd case attention is block-causal, in the last both attend to a cache of two layers.
 fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
     let head = lab.variant.head_size;
-    let (length, heads, kv_heads) = (size.of([1, 37, 70], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 32));
+    let (length, heads, kv_heads) = (size.of([1, 37, 230], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 32));
     let (rows, width) = (2 * length, 2 * kv_heads * head);
     let (cached, blocks) = (size == Size::Odd(2), size == Size::Odd(1));
     let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
@@ -127,7 +127,7 @@ fn case(lab: &Rc<Lab>, size: Size, with_mass: bool) -> Result<Case> {
 /// Two layers of two views, of which the second is block-causal.
 pub(super) fn add_attention(lab: &Rc<Lab>, size: Size) -> Result<Case> {
     let head = lab.variant.head_size;
-    let (length, heads, kv_heads) = (size.of([1, 37, 70], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 8));
+    let (length, heads, kv_heads) = (size.of([1, 37, 230], 320), size.of([1, 3, 4], 32), size.of([1, 1, 2], 8));
     let (rows, stride) = (2 * length, kv_heads * head + 2);
     let (queries, exact_queries) = lab.elements(&noise(1, rows * heads * head))?;
     let (keys, exact_keys) = lab.elements(&noise(2, rows * stride))?;

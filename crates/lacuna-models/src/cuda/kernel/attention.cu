@@ -1,8 +1,9 @@
 // Attention, full or block-causal, and with it the attention mass on unmasked positions that the dependency score is made of.
 //
 // One block of threads takes a tile of query rows and a head, and passes over the tile's keys in order, with a running
-// maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A row's result depends on
-// its own keys alone, not on the rows it shares a tile with.
+// maximum (Milakov & Gimelshein 2018; Dao et al. 2022). Nothing of the size length x length exists. A block may have several
+// teams: each takes every TEAMS-th stage of keys, and their results are put together in order. A row's result depends on its
+// own keys alone, not on the rows it shares a tile with.
 
 // Keys and values of a head that a tile sees.
 struct Seen {
@@ -76,47 +77,94 @@ DEVICE float exp2_fast(float x) {
     return y;
 }
 
+// What a team's keys give for two rows of a thread: mixed values, the largest score, and sums of weights, in all and of unmasked keys.
+struct Attended {
+    float mixed[DEPTH / 8][4], top[2], total[2], part[2];
+};
+
+// Puts the results of a block's teams together in those of the first, through the shared memory that each has.
+template <bool MASS> DEVICE void join(Attended& mine, float* shared, u32 team, u32 thread, float factor) {
+    const u32 share = TEAM_STAGES * STAGE / 2, sums = DEPTH / 2 * THREADS;
+    float* place = shared + team * share + thread;
+    if (team) {
+#pragma unroll
+        for (int i = 0; i < DEPTH / 2; i++) place[i * THREADS] = mine.mixed[i / 4][i % 4];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            place[sums + half * THREADS] = mine.top[half];
+            place[sums + (2 + half) * THREADS] = mine.total[half];
+            if (MASS) place[sums + (4 + half) * THREADS] = mine.part[half];
+        }
+    }
+    __syncthreads();
+    if (team) return;
+    for (u32 other = 1; other < TEAMS; other++) {
+        const float* its = place + other * share;
+        float keep[2], take[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float its_top = its[sums + half * THREADS], best = fmaxf(mine.top[half], its_top);
+            const float base = best == -INFINITE ? 0.0f : best * factor;
+            keep[half] = best == mine.top[half] ? 1.0f : exp2_fast(mine.top[half] * factor - base);
+            take[half] = best == its_top ? 1.0f : exp2_fast(its_top * factor - base);
+            mine.top[half] = best;
+            mine.total[half] = mine.total[half] * keep[half] + its[sums + (2 + half) * THREADS] * take[half];
+            if (MASS) mine.part[half] = mine.part[half] * keep[half] + its[sums + (4 + half) * THREADS] * take[half];
+        }
+#pragma unroll
+        for (int i = 0; i < DEPTH / 2; i++) {
+            float& sum = mine.mixed[i / 4][i % 4];
+            sum = sum * keep[i % 4 / 2] + its[i * THREADS] * take[i % 4 / 2];
+        }
+    }
+}
+
 template <bool MASS> DEVICE void attend(const Attention& a) {
     extern __shared__ __align__(16) bf16 shared[];
-    __shared__ float open[KEYS];
+    __shared__ float opens[TEAMS][KEYS];
     const Tile tile = a.tiles[blockIdx.x];
     if (tile.count == 0) return;
+    const u32 team = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
     // The permutation counts from multiples of 1024 bytes.
     bf16* queries = shared + (WARP_GROUP ? -shared_address(shared) % 1024 / 2 : 0);
-    bf16* keys = queries + STAGE;  // two stages
+    bf16* keys = queries + STAGE + team * TEAM_STAGES * STAGE;  // two stages
     bf16* values = keys + 2 * STAGE;
+    float* open = opens[team];
     const u32 head = blockIdx.y, key_head = head * a.key_value_heads / a.heads;
-    const u32 lane = threadIdx.x % 32, group = lane / 4, pair = lane % 4 * 2;
-    const u32 row = threadIdx.x / 32 * 16 + group;  // and row + 8, of the tile
+    const u32 lane = thread % 32, group = lane / 4, pair = lane % 4 * 2;
+    const u32 row = thread / 32 * 16 + group;  // and row + 8, of the tile
     const Seen seen = seen_by(a, tile, key_head);
     const Reach reach = reach_of(a, tile);
-    const u32 steps = (reach.end + KEYS - 1) / KEYS;
 
-    fetch(queries, a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE, a.query_stride, 0, tile.count);
-    fetch(keys, seen.keys, seen.stride, 0, reach.end);
+    const bf16* own = a.queries + (size_t)tile.first * a.query_stride + head * HEAD_SIZE;
+    fetch<TEAMS * THREADS>(queries, own, a.query_stride, 0, tile.count, threadIdx.x);
+    fetch<THREADS>(keys, seen.keys, seen.stride, team * KEYS, reach.end, thread);
+    commit();
+    fetch<THREADS>(values, seen.values, seen.stride, team * KEYS, reach.end, thread);
     commit();
 
     const Sight sights[2] = {sight_of(a, tile, row), sight_of(a, tile, row + 8)};
     const float factor = a.scale * LOG2_E;
-    float mixed[DEPTH / 8][4] = {};
-    float top[2] = {-INFINITE, -INFINITE}, total[2] = {}, part[2] = {};
-    Query query;
+    Attended mine = {{}, {-INFINITE, -INFINITE}};
 
-    for (u32 step = 0; step < steps; step++) {
-        const u32 first = step * KEYS;
-        arrive<0>();
-        fetch(values, seen.values, seen.stride, first, reach.end);
-        commit();
-        if (step + 1 < steps)
-            fetch(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + KEYS, reach.end);
-        commit();
-        if (MASS && threadIdx.x < KEYS) {
-            u32 key = first + threadIdx.x;
-            open[threadIdx.x] = key < reach.end ? a.open[tile.open_start + key] : 0.0f;
+    // Pending are the first values.
+    arrive<1>();
+    const Query query = load_query(queries);
+    for (u32 first = team * KEYS, step = 0; first < reach.end; first += TEAMS * KEYS, step++) {
+        if (step) {
+            arrive_team<0>(team);
+            fetch<THREADS>(values, seen.values, seen.stride, first, reach.end, thread);
         }
-        if (MASS) __syncthreads();
+        commit();
+        if (first + TEAMS * KEYS < reach.end)
+            fetch<THREADS>(keys + (step + 1) % 2 * STAGE, seen.keys, seen.stride, first + TEAMS * KEYS, reach.end, thread);
+        commit();
+        if (MASS) {
+            const u32 key = first + thread;
+            if (thread < KEYS) open[thread] = key < reach.end ? a.open[tile.open_start + key] : 0.0f;
+            await_team(team);
+        }
 
-        if (step == 0) query = load_query(queries);
         float scores[KEYS / 8][4];
         score(scores, query, queries, keys + step % 2 * STAGE);
         if (first + KEYS > reach.all) {
@@ -131,24 +179,24 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
         float shrink[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float best = top[half];
+            float best = mine.top[half];
 #pragma unroll
             for (int block = 0; block < KEYS / 8; block++)
                 best = fmaxf(best, fmaxf(scores[block][2 * half], scores[block][2 * half + 1]));
             best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
             best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
             const float base = best == -INFINITE ? 0.0f : best * factor;
-            shrink[half] = best == top[half] ? 1.0f : exp2_fast(top[half] * factor - base);
-            top[half] = best;
-            total[half] *= shrink[half];
-            part[half] *= shrink[half];
+            shrink[half] = best == mine.top[half] ? 1.0f : exp2_fast(mine.top[half] * factor - base);
+            mine.top[half] = best;
+            mine.total[half] *= shrink[half];
+            mine.part[half] *= shrink[half];
 #pragma unroll
             for (int block = 0; block < KEYS / 8; block++)
 #pragma unroll
                 for (int i = 2 * half; i < 2 * half + 2; i++) {
                     scores[block][i] = exp2_fast(scores[block][i] * factor - base);
-                    total[half] += scores[block][i];
-                    if (MASS) part[half] += scores[block][i] * open[block * 8 + pair + i % 2];
+                    mine.total[half] += scores[block][i];
+                    if (MASS) mine.part[half] += scores[block][i] * open[block * 8 + pair + i % 2];
                 }
         }
         // Once the largest scores have been seen, nothing shrinks any more.
@@ -156,7 +204,7 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
 #pragma unroll
             for (int block = 0; block < DEPTH / 8; block++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) mixed[block][i] *= shrink[i / 2];
+                for (int i = 0; i < 4; i++) mine.mixed[block][i] *= shrink[i / 2];
         }
         u32 weights[KEYS / 16][4];
 #pragma unroll
@@ -164,36 +212,47 @@ template <bool MASS> DEVICE void attend(const Attention& a) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 weights[k][i] = pack(scores[2 * k + i / 2][i % 2 * 2], scores[2 * k + i / 2][i % 2 * 2 + 1]);
-        arrive<1>();
-        mix(mixed, weights, values);
+        arrive_team<1>(team);
+        mix(mine.mixed, weights, values);
     }
+    await_copies<0>();
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        u32 index = row + half * 8;
-        total[half] += __shfl_xor_sync(~0u, total[half], 1);
-        total[half] += __shfl_xor_sync(~0u, total[half], 2);
+        mine.total[half] += __shfl_xor_sync(~0u, mine.total[half], 1);
+        mine.total[half] += __shfl_xor_sync(~0u, mine.total[half], 2);
         if (MASS) {
-            part[half] += __shfl_xor_sync(~0u, part[half], 1);
-            part[half] += __shfl_xor_sync(~0u, part[half], 2);
+            mine.part[half] += __shfl_xor_sync(~0u, mine.part[half], 1);
+            mine.part[half] += __shfl_xor_sync(~0u, mine.part[half], 2);
         }
+    }
+    if (TEAMS > 1) {
+        // A team's stages are read until all of it is done with them.
+        await_team(team);
+        join<MASS>(mine, (float*)(queries + STAGE), team, thread, factor);
+        if (team) return;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        u32 index = row + half * 8;
         if (index >= tile.count) continue;
-        float inverse = 1.0f / total[half];
-        if (MASS && pair == 0) a.mass[(size_t)(tile.first + index) * a.heads + head] = part[half] * inverse;
+        float inverse = 1.0f / mine.total[half];
+        if (MASS && pair == 0) a.mass[(size_t)(tile.first + index) * a.heads + head] = mine.part[half] * inverse;
         if (!a.output) continue;
         bf16* to = a.output + (size_t)(tile.first + index) * a.output_stride + head * HEAD_SIZE;
 #pragma unroll
         for (int block = 0; block < DEPTH / 8; block++)
             if (block * 8 + pair < HEAD_SIZE)
-                *(u32*)(to + block * 8 + pair) = pack(mixed[block][2 * half] * inverse, mixed[block][2 * half + 1] * inverse);
+                *(u32*)(to + block * 8 + pair) =
+                    pack(mine.mixed[block][2 * half] * inverse, mine.mixed[block][2 * half + 1] * inverse);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention(Attention a) {
+extern "C" __global__ void __launch_bounds__(TEAMS * THREADS, COMPANY / TEAMS) attention(Attention a) {
     follow();
     attend<false>(a);
 }
-extern "C" __global__ void __launch_bounds__(WARPS * 32, COMPANY) attention_with_mass(Attention a) {
+extern "C" __global__ void __launch_bounds__(TEAMS * THREADS, COMPANY / TEAMS) attention_with_mass(Attention a) {
     follow();
     attend<true>(a);
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "launches of kernels")]
 
 use super::super::buffer::DeviceSlice;
-use super::super::compile::Variant;
+use super::super::compile::{HOPPER, Variant};
 use super::super::matrix::ElementSlice;
 use super::super::staging::Indices;
 use super::rows::Rows;
@@ -80,8 +80,14 @@ impl Geometry {
     pub(crate) fn of(variant: Variant) -> Self {
         let head_size = variant.head_size;
         if variant.bf16 {
-            // Queries, two stages of keys, and values; rows lie an odd number of 16-byte pieces apart.
-            Self { tile: 64, threads: 128, shared: 4 * KEYS * ((2 * head_size.div_ceil(16)) | 1) * 16 }
+            let teams = match head_size {
+                64 if variant.architecture == HOPPER => 4,
+                128 if variant.architecture == HOPPER => 3,
+                _ => 1,
+            };
+            // Queries, and of each team two stages of keys and one of values; rows lie an odd number of 16-byte pieces apart.
+            let stages = 1 + 3 * teams;
+            Self { tile: 64, threads: teams * 128, shared: stages * KEYS * ((2 * head_size.div_ceil(16)) | 1) * 16 }
         } else {
             Self { tile: 16, threads: 256, shared: (2 * 32 * (head_size + 1) + 8 * head_size) * 4 }
         }

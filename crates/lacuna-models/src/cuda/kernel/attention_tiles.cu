@@ -4,20 +4,24 @@
 
 #define QUERIES 64                            // of a tile
 #define KEYS 64                               // keys and values at a time
-#define WARPS (QUERIES / 16)
+#define THREADS (QUERIES / 16 * 32)           // of a team
 #define DEPTH ((HEAD_SIZE + 15) / 16 * 16)    // HEAD_SIZE, filled up with zeros
-// Blocks that a multiprocessor should hold at once, so that one computes while another waits.
+// Teams that a multiprocessor should hold at once, so that one computes while another waits.
 #define COMPANY (DEPTH <= 64 ? 4 : DEPTH <= 128 ? 3 : 1)
 
 #if HOPPER && (HEAD_SIZE == 64 || HEAD_SIZE == 128)
 #define WARP_GROUP 1
+#define TEAMS COMPANY                         // of a block, which share its queries
 #define STAGE (KEYS * DEPTH)
 #else
 #define WARP_GROUP 0
+#define TEAMS 1
 // Rows lie an odd number of 16-byte pieces apart, so that eight of them touch all banks once.
 #define PITCH ((DEPTH / 8 | 1) * 8)
 #define STAGE (KEYS * PITCH)
 #endif
+
+#define TEAM_STAGES 3                         // two of keys, one of values
 
 // Offset of a piece of eight values in a stage.
 DEVICE u32 placed(u32 row, u32 column) {
@@ -29,11 +33,11 @@ DEVICE u32 placed(u32 row, u32 column) {
 #endif
 }
 
-// Starts copying 64 rows of one head from row `first` on; what lies behind row `end` becomes zero.
-DEVICE void fetch(bf16* target, const bf16* source, u32 stride, u32 first, u32 end) {
+// Starts copying 64 rows of one head from row `first` on, for thread `thread` of those that do; what lies behind row `end` becomes zero.
+template <u32 COUNT> DEVICE void fetch(bf16* target, const bf16* source, u32 stride, u32 first, u32 end, u32 thread) {
 #if HEAD_SIZE % 8 == 0
 #pragma unroll
-    for (u32 piece = threadIdx.x; piece < KEYS * (DEPTH / 8); piece += WARPS * 32) {
+    for (u32 piece = thread; piece < KEYS * (DEPTH / 8); piece += COUNT) {
         const u32 row = piece / (DEPTH / 8), column = piece % (DEPTH / 8) * 8;
         const bool there = first + row < end && column < HEAD_SIZE;
         const bf16* from = source + (there ? (size_t)(first + row) * stride + column : 0);
@@ -41,7 +45,7 @@ DEVICE void fetch(bf16* target, const bf16* source, u32 stride, u32 first, u32 e
                      :: "r"(shared_address(target + placed(row, column))), "l"(from), "r"(there ? 16 : 0));
     }
 #else
-    for (u32 index = threadIdx.x; index < KEYS * DEPTH; index += WARPS * 32) {
+    for (u32 index = thread; index < KEYS * DEPTH; index += COUNT) {
         const u32 row = index / DEPTH, column = index % DEPTH;
         const bool there = first + row < end && column < HEAD_SIZE;
         target[placed(row, column)] = there ? source[(size_t)(first + row) * stride + column] : bf16{0};
@@ -97,7 +101,7 @@ DEVICE void mix(float (&mixed)[DEPTH / 8][4], const u32 (&weights)[KEYS / 16][4]
 #else
 
 DEVICE Query load_query(const bf16* queries) {
-    const u32 lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+    const u32 lane = threadIdx.x % 32, row = threadIdx.x % THREADS / 32 * 16 + lane % 16;
     Query query;
 #pragma unroll
     for (int k = 0; k < DEPTH / 16; k++) load_matrices(query.parts[k], queries + row * PITCH + k * 16 + lane / 16 * 8);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::buffer::Buffer;
-use super::super::compile::Variant;
+use super::super::compile::{HOPPER, Variant};
 use super::super::gpu::Gpu;
 use super::super::int4::{Int4Slice, TILE, TILE_BYTES};
 use super::super::matrix::Operand;
@@ -82,7 +82,7 @@ impl Blocks {
             let sets = [n.div_ceil(TILE).div_ceil(tiles), m.div_ceil(rows)];
             Self { rows, tiles, splits, sets }
         };
-        let hopper = variant.architecture == 90;
+        let hopper = variant.architecture == HOPPER;
         let rows = match m {
             0..=16 => 16,
             33.. if hopper => 64,
@@ -104,7 +104,7 @@ impl Blocks {
     /// Bytes of shared memory of a block: stages of rows and weights, which begin at a multiple of 1024 on Hopper.
     fn shared(&self, variant: Variant) -> usize {
         let stages = 4 * STAGES * (self.rows * 128 + self.tiles * TILE_BYTES);
-        stages + if variant.architecture == 90 { 1024 } else { 0 }
+        stages + if variant.architecture == HOPPER { 1024 } else { 0 }
     }
 }
 

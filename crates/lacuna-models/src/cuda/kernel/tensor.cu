@@ -29,13 +29,16 @@ template <int PENDING> DEVICE void arrive() {
     __syncthreads();
 }
 
-// The same for one of the teams of four warps that a block has.
+// Waits for the rest of one of the teams of four warps that a block has.
+DEVICE void await_team(u32 team) { asm volatile("bar.sync %0, %1;" :: "r"(team + 1), "n"(128) : "memory"); }
+
+// As `arrive`, for a team.
 template <int PENDING> DEVICE void arrive_team(u32 team) {
     await_copies<PENDING>();
 #if HOPPER
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
-    asm volatile("bar.sync %0, %1;" :: "r"(team + 1), "n"(128) : "memory");
+    await_team(team);
 }
 
 DEVICE void load_matrices(u32 (&m)[4], const bf16* pointer) {
