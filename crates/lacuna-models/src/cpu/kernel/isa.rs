@@ -232,8 +232,8 @@ fn amx() -> bool {
 
 /// Compiles a function on rows once for each instruction set and picks at run time.
 ///
-/// The body is plain Rust that the compiler vectorizes. It never fuses a multiplication with an addition by itself, so every
-/// version gives the same bits.
+/// The body is plain Rust that the compiler vectorizes. It fuses a multiplication with an addition only where `mul_add` says so, so
+/// every version gives the same bits.
 macro_rules! for_each_isa {
     ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$doc])*
@@ -248,7 +248,7 @@ macro_rules! for_each_isa {
                 fn avx512($($argument: $type),*) $(-> $result)? {
                     body($($argument),*)
                 }
-                #[target_feature(enable = "avx2")]
+                #[target_feature(enable = "avx2,fma")]
                 fn avx2($($argument: $type),*) $(-> $result)? {
                     body($($argument),*)
                 }

@@ -68,7 +68,7 @@ for_each_isa! {
         for (lane, &value) in lanes.iter_mut().zip(tail) {
             *lane = if value > *lane { value } else { *lane };
         }
-        lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+        halve(lanes, |one, other| if other > one { other } else { one })
     }
 }
 
@@ -85,7 +85,7 @@ for_each_isa! {
         for (lane, &value) in lanes.iter_mut().zip(tail) {
             *lane = if value.abs() > *lane { value.abs() } else { *lane };
         }
-        lanes.into_iter().fold(0.0, f32::max)
+        halve(lanes, |one, other| if other > one { other } else { one })
     }
 }
 
@@ -121,8 +121,22 @@ for_each_isa! {
     }
 }
 
+#[inline(always)]
 fn total(lanes: &[f32; LANES]) -> f64 {
-    lanes.iter().map(|&lane| f64::from(lane)).sum()
+    halve(lanes.map(f64::from), |one, other| one + other)
+}
+
+/// Combines the first half of the lanes with the other, and that again, until one is left.
+#[inline(always)]
+fn halve<T: Copy, const N: usize>(mut lanes: [T; N], combine: impl Fn(T, T) -> T) -> T {
+    let mut width = N;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = combine(lanes[lane], lanes[lane + width]);
+        }
+    }
+    lanes[0]
 }
 
 /// The exponential function to within two units in the last place; zero below −87, NaN for NaN.
@@ -136,15 +150,15 @@ pub(super) fn exp(x: f32) -> f32 {
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let bounded = if x < -87.0 { -87.0 } else { x };
     let bounded = if bounded > 88.0 { 88.0 } else { bounded };
-    let shifted = bounded * std::f32::consts::LOG2_E + ROUND;
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
-    let r = bounded - n * LN_2_HIGH - n * LN_2_LOW;
-    let mut polynomial = 1.987_569_1e-4;
+    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
+    let mut polynomial = 1.987_569_1e-4f32;
     for coefficient in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        polynomial = polynomial * r + coefficient;
+        polynomial = polynomial.mul_add(r, coefficient);
     }
     let power = f32::from_bits(shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127) << 23);
-    let value = (polynomial * r * r + r + 1.0) * power;
+    let value = (polynomial * r).mul_add(r, r + 1.0) * power;
     if x < -87.0 { 0.0 } else { value }
 }
 
