@@ -18,7 +18,8 @@ use half::bf16;
 use super::avx512::convert_bf16;
 use super::element::keep_i8;
 use super::tile::{Ahead, Kernel, Output, Rows, nothing};
-use super::{Element, Lines, scalar};
+use super::{Element, Lines, avx512, scalar};
+use crate::int4::GROUP;
 
 const ROWS: usize = 32;
 const COLUMNS: usize = 32;
@@ -315,6 +316,90 @@ unsafe fn tile_i8(activations: *const u8, weights: *const i8, depth: usize, outp
     }
 }
 
+/// `output (+)= activations · weights` for one tile, with weights in four bits. Each step is widened while the one before it is
+/// multiplied.
+///
+/// # Safety
+/// As for [`super::tile::Tile`] of [`I8`]; `groups`, `values` and `trailer` are those of a run of [`super::Nibbles`].
+pub(super) unsafe fn tile_nibbles(
+    activations: *const u8,
+    [groups, values, trailer]: [&[u8]; 3],
+    output: Output,
+    ahead: Ahead,
+) {
+    /// Two steps of weights in int8.
+    #[repr(align(64))]
+    struct Steps([[i8; STEP_I8 * COLUMNS]; 2]);
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn tile(activations: *const u8, [groups, values]: [&[u8]; 2], sums: *mut i32, whole: bool, ahead: Ahead) {
+        let steps = groups.len() / (COLUMNS * STEP_I8 / GROUP);
+        let lines = ahead.lines.div_ceil(steps);
+        let mut wide = MaybeUninit::<Steps>::uninit();
+        // SAFETY: the place is there, and nothing is read.
+        let first: *mut i8 = unsafe { &raw mut (*wide.as_mut_ptr()).0 }.cast();
+        let wide = |step: usize| first.wrapping_add(step % 2 * STEP_I8 * COLUMNS);
+        // SAFETY: the caller promises whole steps, and that tile registers are configured. Nothing else uses them meanwhile.
+        unsafe {
+            let widen = |step: usize| {
+                for group in 0..STEP_I8 / GROUP {
+                    let first = (step * STEP_I8 / GROUP + group) * COLUMNS;
+                    let (groups, values) = (groups.as_ptr().add(first), values.as_ptr().add(first * GROUP / 2));
+                    avx512::widen_group(groups, values, wide(step).add(group * GROUP * COLUMNS));
+                }
+            };
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack));
+            widen(0);
+            for step in 0..steps {
+                for line in 0..lines {
+                    _mm_prefetch::<_MM_HINT_T1>(ahead.start.wrapping_add((step * lines + line) * 64).cast());
+                }
+                if step + 1 < steps {
+                    widen(step + 1);
+                }
+                let a = activations.add(step * ROWS * ROW_BYTES);
+                asm!(
+                    "tileloadd tmm4, [{a} + {line}*1]",
+                    "tileloadd tmm6, [{b} + {line}*2]",
+                    "tdpbusd tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b} + {line}*2 + 64]",
+                    "tdpbusd tmm1, tmm4, tmm7",
+                    a = in(reg) a,
+                    b = in(reg) wide(step),
+                    line = in(reg) ROW_BYTES,
+                    options(nostack),
+                );
+                if whole {
+                    asm!(
+                        "tileloadd tmm5, [{a} + {line}*1 + 1024]",
+                        "tdpbusd tmm2, tmm5, tmm6",
+                        "tdpbusd tmm3, tmm5, tmm7",
+                        a = in(reg) a,
+                        line = in(reg) ROW_BYTES,
+                        options(nostack),
+                    );
+                }
+            }
+            asm!(
+                "tilestored [{c} + {stride}*1], tmm0",
+                "tilestored [{c} + {stride}*1 + 64], tmm1",
+                "tilestored [{d} + {stride}*1], tmm2",
+                "tilestored [{d} + {stride}*1 + 64], tmm3",
+                c = in(reg) sums,
+                d = in(reg) sums.add(16 * COLUMNS),
+                stride = in(reg) COLUMNS * size_of::<i32>(),
+                options(nostack),
+            );
+        }
+    }
+    let mut sums = MaybeUninit::<Sums<i32>>::uninit();
+    // SAFETY: the caller's promise; the sums are 32 × 32, and a machine with AMX has AVX-512.
+    unsafe {
+        tile(activations, [groups, values], sums.as_mut_ptr().cast(), output.rows > 16, ahead);
+        scale_i8(sums.as_ptr().cast(), activations.add(ROWS * DEPTH_I8).cast(), trailer.as_ptr().cast(), output);
+    }
+}
+
 /// Stores sums times the scales of their row and column.
 #[target_feature(enable = "avx512f")]
 unsafe fn scale_i8(sums: *const i32, row_scales: *const f32, trailer: *const i8, output: Output) {
@@ -342,21 +427,27 @@ unsafe fn scale_i8(sums: *const i32, row_scales: *const f32, trailer: *const i8,
 
 /// # Safety
 /// See [`super::tile::CopyRows`].
-unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize) {
+unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize, add: bool) {
     #[target_feature(enable = "avx512f")]
-    unsafe fn copy(from: Rows, to: Rows, rows: usize, columns: usize) {
+    unsafe fn copy(from: Rows, to: Rows, rows: usize, columns: usize, add: bool) {
         for half in 0..COLUMNS / 16 {
             let columns = columns.saturating_sub(16 * half);
             let mask: __mmask16 = if columns >= 16 { u16::MAX } else { (1 << columns) - 1 };
             for row in 0..rows {
                 let (from, to) = (from.at(row, 16 * half), to.at(row, 16 * half));
                 // SAFETY: the caller's promise; the mask leaves out the columns that are not there.
-                unsafe { _mm512_mask_storeu_ps(to.start, mask, _mm512_maskz_loadu_ps(mask, from.start)) };
+                unsafe {
+                    let mut values = _mm512_maskz_loadu_ps(mask, from.start);
+                    if add {
+                        values = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to.start), values);
+                    }
+                    _mm512_mask_storeu_ps(to.start, mask, values);
+                }
             }
         }
     }
     // SAFETY: the caller's promise; a machine with AMX has AVX-512.
-    unsafe { copy(from, to, rows, columns) }
+    unsafe { copy(from, to, rows, columns, add) }
 }
 
 /// Products of tile registers in a round of the loops below.

@@ -266,8 +266,6 @@ pub(super) unsafe fn tile_nibbles(
     ) {
         let count = groups.len() / COLUMNS;
         let lines = ahead.lines.div_ceil(count);
-        let four_bits = _mm512_set1_epi8(15);
-        let lowest_byte = _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0);
         let trailer = trailer.as_ptr().cast();
         // SAFETY: the caller promises the trailer.
         let mut sums = [unsafe { start_i8(trailer) }; R];
@@ -277,25 +275,15 @@ pub(super) unsafe fn tile_nibbles(
             }
             let k = group * GROUP;
             let a = activations.wrapping_add(k / kernel.block * kernel.block * kernel.rows + k % kernel.block);
-            let [mut scales, mut zeros] = [[_mm512_setzero_si512(); 2]; 2];
-            for half in 0..2 {
-                // SAFETY: the caller promises a byte of each column.
-                let bytes = unsafe { _mm_loadu_epi8(groups.as_ptr().add(group * COLUMNS + 16 * half).cast()) };
-                let bytes = _mm512_cvtepu8_epi32(bytes);
-                let scale = _mm512_add_epi32(_mm512_and_epi32(bytes, _mm512_set1_epi32(15)), _mm512_set1_epi32(1));
-                let zero = _mm512_mullo_epi16(scale, _mm512_srli_epi32::<4>(bytes));
-                scales[half] = _mm512_or_epi32(scale, _mm512_slli_epi32::<16>(scale));
-                zeros[half] = _mm512_shuffle_epi8(zero, lowest_byte);
-            }
+            // SAFETY: the caller promises a byte of each column.
+            let scales = unsafe { nibble_scales(groups.as_ptr().add(group * COLUMNS)) };
             for eight in 0..GROUP / 8 {
                 // SAFETY: the caller promises four bytes of each column.
                 let mut bytes = unsafe { quad_columns(values.as_ptr().cast(), 4 * (group * GROUP / 8 + eight)) };
                 for part in 0..2 {
                     let mut b = bytes;
                     for half in 0..2 {
-                        // A product fits into a byte, so a multiplication of 16 bits makes two.
-                        let product = _mm512_mullo_epi16(_mm512_and_epi32(bytes[half], four_bits), scales[half]);
-                        b[half] = _mm512_sub_epi8(product, zeros[half]);
+                        b[half] = widen_nibbles(bytes[half], scales[half]);
                         bytes[half] = _mm512_srli_epi16::<4>(bytes[half]);
                     }
                     for (row, sums) in sums.iter_mut().enumerate() {
@@ -315,6 +303,52 @@ pub(super) unsafe fn tile_nibbles(
     let run = [groups, values, trailer];
     // SAFETY: the caller's promise.
     unsafe { by_rows!(output.rows, rows(kernel, activations, run, output, ahead), 1 2 3 4 5 6 7 8) }
+}
+
+/// Widens 32 values of `k` of [`COLUMNS`] columns in four bits, a group of [`super::Nibbles`], to int8.
+///
+/// # Safety
+/// There are a byte of each column in `groups`, its values in `values` and room for them in `output`; the machine has the instructions.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn widen_group(groups: *const u8, values: *const u8, output: *mut i8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let scales = nibble_scales(groups);
+        for eight in 0..GROUP / 8 {
+            for (half, mut bytes) in quad_columns(values.cast(), 4 * eight).into_iter().enumerate() {
+                for part in 0..2 {
+                    let target = output.add((2 * eight + part) * 4 * COLUMNS + 64 * half);
+                    _mm512_storeu_epi8(target, widen_nibbles(bytes, scales[half]));
+                    bytes = _mm512_srli_epi16::<4>(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// For both halves of the columns of a group their scales, in each 16 bits, and what is subtracted from their values, in each byte.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn nibble_scales(groups: *const u8) -> [[__m512i; 2]; 2] {
+    let lowest_byte = _mm512_set4_epi32(0x0C0C_0C0C, 0x0808_0808, 0x0404_0404, 0);
+    let mut scales = [[_mm512_setzero_si512(); 2]; 2];
+    for half in 0..2 {
+        // SAFETY: the caller promises a byte of each column.
+        let bytes = _mm512_cvtepu8_epi32(unsafe { _mm_loadu_epi8(groups.add(16 * half).cast()) });
+        let scale = _mm512_add_epi32(_mm512_and_epi32(bytes, _mm512_set1_epi32(15)), _mm512_set1_epi32(1));
+        let zero = _mm512_mullo_epi16(scale, _mm512_srli_epi32::<4>(bytes));
+        let both = _mm512_or_epi32(scale, _mm512_slli_epi32::<16>(scale));
+        scales[half] = [both, _mm512_shuffle_epi8(zero, lowest_byte)];
+    }
+    scales
+}
+
+/// The lower four bits of each byte, in int8. A product fits into a byte, so a multiplication of 16 bits makes two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn widen_nibbles(bytes: __m512i, [scale, zero]: [__m512i; 2]) -> __m512i {
+    _mm512_sub_epi8(_mm512_mullo_epi16(_mm512_and_epi32(bytes, _mm512_set1_epi8(15)), scale), zero)
 }
 
 /// The lower byte of each 16 bits, with its sign.

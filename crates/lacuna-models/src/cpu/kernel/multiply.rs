@@ -14,30 +14,70 @@ use super::{Activations, Element, Lines, WORTH_A_THREAD, scalar, silu_times};
 const TASK_PANELS: usize = 8;
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Rows of an output that have at most so many columns do not fall into the same sets of a cache.
+const NEAR: usize = 256;
+/// Bytes of activations that stay in the second cache from one task to the next.
+const KEPT: usize = 1 << 20;
 
-/// `output (+)= activations · weights`, row-major with `stride` from row to row, the columns of `weights` first in each.
+/// `output (+)= activations · weights`, in blocks of `width` columns: of each block row after row. With `width` columns it is row-major.
 pub(crate) fn multiply<E: Element>(
     activations: &Activations<E>,
     weights: &impl Columns<E>,
     output: &mut [f32],
-    stride: usize,
+    width: usize,
     add: bool,
 ) {
     let (m, n) = (activations.rows(), weights.n());
-    assert!(n <= stride && m * stride <= output.len(), "the output is too small");
-    let output = Rows { start: output.as_mut_ptr(), stride };
+    assert!(m * n.next_multiple_of(width) <= output.len(), "the output is too small");
+    let output = Target { start: output.as_mut_ptr(), width, rows: m };
     let product = Product { activations, weights, gated: false };
     let kernel = weights.kernel();
-    match kernel.copy.filter(|_| weights.k() > kernel.depth) {
-        Some(copy) => product.compute(add.then_some((&output, copy)), |piece| {
-            // SAFETY: the assertion above made the output large enough, and no two pieces have a row and column in common.
-            unsafe { piece.store(&output, copy) };
-        }),
+    let crossed = width < n && !width.is_multiple_of(kernel.columns);
+    let copy = if crossed { Some(scalar::copy_rows as CopyRows) } else { None };
+    let apart = width > NEAR && weights.k() > kernel.depth;
+    match kernel.copy.filter(|_| crossed || apart).or(copy) {
+        Some(copy) => {
+            // All kernels for int8 give the same bits, so all begin with what stands there.
+            let start = Some((&output, copy)).filter(|_| add && E::SCALED);
+            product.compute(start, |piece| {
+                // SAFETY: the assertion above made the output large enough, and no two pieces have a row and column in common.
+                unsafe { piece.store(&output, copy, add && !E::SCALED) };
+            });
+        }
         None => product.tasks(|rows, panels| {
             let target = |panel: usize| output.at(rows.start, panel * kernel.columns).start;
             // SAFETY: as above, for tasks.
-            unsafe { product.sum(&rows, panels, target, stride, add) };
+            unsafe { product.sum(&rows, panels, target, width, add) };
         }),
+    }
+}
+
+/// The output of a product, in blocks of columns.
+struct Target {
+    start: *mut f32,
+    /// Columns of a block.
+    width: usize,
+    /// Rows of a block.
+    rows: usize,
+}
+
+// SAFETY: who reads or writes it sees to it that nobody else does.
+unsafe impl Sync for Target {}
+
+impl Target {
+    /// The rows from a row and column on, to the end of the column's block.
+    fn at(&self, row: usize, column: usize) -> Rows {
+        let &Self { start, width, rows } = self;
+        Rows { start: start.wrapping_add((column / width * rows + row) * width + column % width), stride: width }
+    }
+
+    /// Some columns, cut where blocks end: the first of each part, and how many they are.
+    fn cut(&self, columns: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        let width = self.width;
+        let end = move |first: usize| (first + width - first % width).min(columns.end);
+        let first = Some(columns.start).filter(|_| !columns.is_empty());
+        std::iter::successors(first, move |&first| Some(end(first)).filter(|&end| end < columns.end))
+            .map(move |first| (first, end(first) - first))
     }
 }
 
@@ -47,10 +87,10 @@ pub(crate) fn multiply_gated<E: Element>(activations: &Activations<E>, weights: 
     let (m, width) = (activations.rows(), weights.n() / 2);
     assert!(can_gate(weights), "gate and up share a panel");
     assert!(m * width <= output.len(), "the output is too small");
-    let output = Rows { start: output.as_mut_ptr(), stride: width };
+    let output = Target { start: output.as_mut_ptr(), width, rows: m };
     let copy = weights.kernel().copy.unwrap_or(scalar::copy_rows);
     // SAFETY: the assertion above made the output large enough, and no two pieces have a row and column in common.
-    Product { activations, weights, gated: true }.compute(None, |piece| unsafe { piece.store(&output, copy) });
+    Product { activations, weights, gated: true }.compute(None, |piece| unsafe { piece.store(&output, copy, false) });
 }
 
 /// The same as activations of the next product, if they take it. Returns whether they do.
@@ -88,14 +128,17 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Writes it to an output.
+    /// Writes it to an output, or adds it to what stands there.
     ///
     /// # Safety
     /// All its rows and columns have room there, and nobody else reads or writes them meanwhile. `copy` is one of its kernel's.
-    unsafe fn store(&self, output: &Rows, copy: CopyRows) {
+    unsafe fn store(&self, output: &Target, copy: CopyRows, add: bool) {
         let from = Rows { start: self.values.as_ptr().cast_mut(), stride: self.stride };
-        // SAFETY: the caller's promise.
-        unsafe { copy(from, output.at(self.row, self.column), self.values.len() / self.stride, self.columns) };
+        for (column, count) in output.cut(self.column..self.column + self.columns) {
+            let (from, to) = (from.at(0, column - self.column), output.at(self.row, column));
+            // SAFETY: the caller's promise.
+            unsafe { copy(from, to, self.values.len() / self.stride, count, add) };
+        }
     }
 }
 
@@ -114,7 +157,7 @@ thread_local! {
 
 impl<E: Element, W: Columns<E>> Product<'_, E, W> {
     /// Computes it, added to `start` if there is one, and gives its pieces to `emit`.
-    fn compute(&self, start: Option<(&Rows, CopyRows)>, emit: impl Fn(Piece<'_>) + Sync) {
+    fn compute(&self, start: Option<(&Target, CopyRows)>, emit: impl Fn(Piece<'_>) + Sync) {
         self.tasks(|rows, panels| SUMS.with_borrow_mut(|sums| self.pieces(rows, panels, start, sums, &emit)));
     }
 
@@ -130,7 +173,9 @@ impl<E: Element, W: Columns<E>> Product<'_, E, W> {
         let threads = rayon::current_num_threads();
         let row_tasks = m.div_ceil(kernel.task_rows);
         let task_rows = m.div_ceil(row_tasks.max(1)).next_multiple_of(kernel.rows);
-        let group = (panels * row_tasks / (8 * threads)).clamp(1, TASK_PANELS / halves);
+        // Fewer tasks for each thread where every task brings the activations into the second cache anew.
+        let each = if task_rows / kernel.rows * kernel.panel_bytes(k) > KEPT { 4 } else { 8 };
+        let group = (panels * row_tasks / (each * threads)).clamp(1, TASK_PANELS / halves);
         let tasks = row_tasks * panels.div_ceil(group);
         let run = |index: usize| {
             let (row, first) = (index % row_tasks * task_rows, index / row_tasks * group);
@@ -148,7 +193,7 @@ impl<E: Element, W: Columns<E>> Product<'_, E, W> {
         &self,
         rows: Range<usize>,
         panels: Range<usize>,
-        start: Option<(&Rows, CopyRows)>,
+        start: Option<(&Target, CopyRows)>,
         sums: &mut Lines<f32>,
         emit: &impl Fn(Piece<'_>),
     ) {
@@ -162,8 +207,10 @@ impl<E: Element, W: Columns<E>> Product<'_, E, W> {
             for (panel, values) in panels.clone().zip(sums.chunks_exact_mut(size)) {
                 let column = panel * stride;
                 let to = Rows { start: values.as_mut_ptr(), stride };
-                // SAFETY: the rows are the product's output, of which this task has this part.
-                unsafe { copy(start.at(rows.start, column), to, rows.len(), stride.min(n - column)) };
+                for (first, count) in start.cut(column..n.min(column + stride)) {
+                    // SAFETY: the rows are the product's output, of which this task has this part.
+                    unsafe { copy(start.at(rows.start, first), to.at(0, first - column), rows.len(), count, false) };
+                }
             }
         }
         let place =
@@ -220,11 +267,12 @@ impl<E: Element, W: Columns<E>> Product<'_, E, W> {
                 let ahead = Ahead { start: next.as_ptr().wrapping_add(index * lines * LINE), lines };
                 (activations.run(row_panel, run).as_ptr(), output, ahead)
             };
-            if row_panels.len() == 1 && rows.len() <= weights.rows_as_stored() {
+            if row_panels.len() == 1 {
                 let (activations, output, ahead) = tile(0, row_panels.start);
-                // SAFETY: the caller's promise; the run of activations is whole.
-                unsafe { weights.tile_as_stored(panel, run, activations, output, ahead) };
-                continue;
+                // SAFETY: the caller's promise; the run of activations is whole; the session is open.
+                if unsafe { weights.tile_as_stored(panel, run, activations, output, ahead) } {
+                    continue;
+                }
             }
             weights.with_run(panel, run, |values, depth| {
                 for (index, row_panel) in row_panels.clone().enumerate() {

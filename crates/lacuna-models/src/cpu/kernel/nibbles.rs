@@ -13,14 +13,14 @@ use super::panels::{Columns, Source};
 use super::tile::{Ahead, Output};
 use super::{Element, Kernel, Lines};
 #[cfg(target_arch = "x86_64")]
-use super::{Isa, avx512};
+use super::{Isa, amx, avx512};
 use crate::int4::{self, GROUP, Group};
 
 /// Columns that are widened at a time.
 const STRIP: usize = 8;
 
 /// A matrix of `n` columns and inner dimension `k` in four bits. A run is widened to int8 just before it is multiplied, for
-/// the kernel of int8; for few rows in registers, where there is a kernel for that.
+/// the kernel of int8; for few rows on the way into a tile, where there is a kernel for that.
 ///
 /// A run of a panel, `k` padded to whole groups and steps:
 ///
@@ -106,17 +106,28 @@ impl Columns<i8> for Nibbles {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn rows_as_stored(&self) -> usize {
-        let same_layout = self.kernel.size == 1 && self.kernel.columns == MAX_COLUMNS;
-        if same_layout && Isa::of_rows() >= Isa::Avx512Bf16 { avx512::NIBBLE_ROWS } else { 0 }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn tile_as_stored(&self, panel: usize, run: usize, activations: *const u8, output: Output, ahead: Ahead) {
+    unsafe fn tile_as_stored(
+        &self,
+        panel: usize,
+        run: usize,
+        activations: *const u8,
+        output: Output,
+        ahead: Ahead,
+    ) -> bool {
         let (kernel, depth) = (self.kernel, run_depth(self.kernel, self.k, run));
         let run = parts(self.stored_run(panel, run), kernel.columns, depth);
-        // SAFETY: the caller's promise; these instructions are where `rows_as_stored` is not 0.
-        unsafe { avx512::tile_nibbles(kernel, activations, run, output, ahead) }
+        let same_layout = kernel.size == 1 && kernel.columns == MAX_COLUMNS;
+        if output.rows <= avx512::NIBBLE_ROWS && same_layout && Isa::of_rows() >= Isa::Avx512Bf16 {
+            // SAFETY: the caller's promise; the machine has the instructions.
+            unsafe { avx512::tile_nibbles(kernel, activations, run, output, ahead) };
+            return true;
+        }
+        if std::ptr::eq(kernel, &amx::I8) {
+            // SAFETY: the caller's promise.
+            unsafe { amx::tile_nibbles(activations, run, output, ahead) };
+            return true;
+        }
+        false
     }
 }
 

@@ -56,17 +56,12 @@ pub(crate) trait Columns<E: 'static>: Sync {
     /// Gives `work` that run as the kernel takes it, with its trailer, and how deep it is.
     fn with_run(&self, panel: usize, run: usize, work: impl FnOnce(&[E], usize));
 
-    /// Most rows that are multiplied with a run as it is stored.
-    fn rows_as_stored(&self) -> usize {
-        0
-    }
-
-    /// A tile of so few rows.
+    /// Computes a tile with a run as it is stored, if there is a kernel for that and so many rows. Returns whether it did.
     ///
     /// # Safety
-    /// As for [`super::tile::Tile`], with the activations of the run and an output of at most [`Self::rows_as_stored`] rows.
-    unsafe fn tile_as_stored(&self, _panel: usize, _run: usize, _activations: *const u8, _: Output, _: Ahead) {
-        unreachable!("no rows are multiplied so");
+    /// As for [`super::tile::Tile`], with the activations of the run.
+    unsafe fn tile_as_stored(&self, _panel: usize, _run: usize, _activations: *const u8, _: Output, _: Ahead) -> bool {
+        false
     }
 }
 

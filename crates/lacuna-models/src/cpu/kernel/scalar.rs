@@ -174,9 +174,16 @@ unsafe fn store<const C: usize>(sums: &[f32; C], row: usize, output: Output) {
 
 /// # Safety
 /// See [`super::tile::CopyRows`].
-pub(super) unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize) {
+pub(super) unsafe fn copy_rows(from: Rows, to: Rows, rows: usize, columns: usize, add: bool) {
     for row in 0..rows {
+        let (from, to) = (from.at(row, 0).start, to.at(row, 0).start);
         // SAFETY: the caller's promise.
-        unsafe { from.at(row, 0).start.copy_to_nonoverlapping(to.at(row, 0).start, columns) };
+        let (from, to) =
+            unsafe { (std::slice::from_raw_parts(from, columns), std::slice::from_raw_parts_mut(to, columns)) };
+        if add {
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        } else {
+            to.copy_from_slice(from);
+        }
     }
 }

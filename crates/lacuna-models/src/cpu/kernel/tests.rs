@@ -55,6 +55,21 @@ impl Case {
         output
     }
 
+    /// In blocks of `width` columns a product is the same.
+    fn is_the_same_in_blocks<E: Element>(&self, kernel: &'static Kernel<E>, width: usize, add: bool) -> bool {
+        let (activations, weights) = self.operands(kernel);
+        let place = |index: usize| {
+            let (row, column) = (index / self.n, index % self.n);
+            (column / width * self.m + row) * width + column % width
+        };
+        let mut blocks = vec![0.0; self.m * self.n.next_multiple_of(width)];
+        (0..self.m * self.n).for_each(|index| blocks[place(index)] = noise(3, index));
+        multiply(&activations, &weights, &mut blocks, width, add);
+        // What stands there may be added first or last.
+        let same = |found: f32, value: f32| if add { (found - value).abs() < 1e-3 } else { found == value };
+        self.product(kernel, add).iter().enumerate().all(|(index, &value)| same(blocks[place(index)], value))
+    }
+
     fn row_is_the_same_alone<E: Element>(&self, kernel: &'static Kernel<E>, row: usize) -> bool {
         let (mut activations, weights) = self.operands(kernel);
         let mut together = vec![0.0; self.m * self.n];
@@ -182,6 +197,23 @@ proptest! {
         }
         for (name, kernel) in i8_kernels() {
             prop_assert!(case(kernel.columns).gated_is_the_same(kernel), "int8 with {name}");
+        }
+    }
+
+    #[test]
+    fn a_product_in_blocks_is_that_of_rows(
+        m in 1usize..80, n in 1usize..200, k in 1usize..1200, width in 1usize..150, add: bool
+    ) {
+        let case = Case { m, n, k };
+        for (name, kernel) in f32_kernels() {
+            prop_assert!(case.is_the_same_in_blocks(kernel, width, add), "f32 with {name}");
+        }
+        for (name, kernel) in bf16_kernels() {
+            prop_assert!(case.is_the_same_in_blocks(kernel, width, add), "bf16 with {name}");
+            prop_assert!(case.is_the_same_in_blocks(kernel, 2 * kernel.columns, add), "bf16 with {name}");
+        }
+        for (name, kernel) in i8_kernels() {
+            prop_assert!(case.is_the_same_in_blocks(kernel, width, add), "int8 with {name}");
         }
     }
 

@@ -54,11 +54,11 @@ impl Rows {
     }
 }
 
-/// Copies `rows` rows of at most [`Kernel::columns`] columns.
+/// Copies `rows` rows of at most [`Kernel::columns`] columns, or adds them to what stands there.
 ///
 /// # Safety
 /// Both places have the rows and columns, and nobody else reads or writes them; the machine has the instructions.
-pub(crate) type CopyRows = unsafe fn(from: Rows, to: Rows, rows: usize, columns: usize);
+pub(crate) type CopyRows = unsafe fn(from: Rows, to: Rows, rows: usize, columns: usize, add: bool);
 
 /// A microkernel for weights of type `E` and its tile geometry.
 ///
@@ -81,8 +81,8 @@ pub(crate) struct Kernel<E: 'static> {
     pub(crate) size: usize,
     /// Most rows of a task: with a run of `depth` values they stay in the second cache.
     pub(crate) task_rows: usize,
-    /// If there is one, sums of several runs are kept side by side, and copied where they belong when they are whole. Otherwise
-    /// they are added there run by run, which costs less where a tile is stored row by row.
+    /// If there is one, sums of several runs are kept side by side, and copied where they belong when they are whole, unless rows are near
+    /// each other there. Otherwise they are added there run by run, which costs less where a tile is stored row by row.
     pub(crate) copy: Option<CopyRows>,
     /// Rounds a row of activations to multiples of a scale and writes it block by block.
     pub(crate) narrow: fn(values: &[f32], scale: f32, blocks: Blocks<'_>),
