@@ -6,7 +6,7 @@
 use half::bf16;
 use rayon::prelude::*;
 
-use super::heads::HeadTransform;
+use super::heads::{HeadRows, HeadTransform};
 use super::kernel::{Activations, Element, Lines, Small, WORTH_A_THREAD, exponentials, largest, scale};
 use super::key_values::Head;
 use super::kv_store::{KvStore, Texts};
@@ -75,7 +75,7 @@ impl Shape {
 
 /// Output of attention: for each tile and head, the mixed values and the mass of each row of the tile.
 pub(crate) struct AttentionOutput {
-    shape: Shape,
+    pub(super) shape: Shape,
     mixed: Lines<f32>,
     mass: Lines<f32>,
 }
@@ -100,7 +100,7 @@ impl AttentionOutput {
         layout: &Layout,
         selection: &Selection,
         transform: HeadTransform<'_>,
-        queries: &[f32],
+        queries: HeadRows<'_>,
         kv_store: &KvStore,
         want: Want,
     ) {
@@ -115,7 +115,7 @@ impl AttentionOutput {
         layout: &Layout,
         selection: &Selection,
         transform: HeadTransform<'_>,
-        queries: &[f32],
+        queries: HeadRows<'_>,
         texts: &Texts<E>,
         want: Want,
     ) {
@@ -154,7 +154,7 @@ impl AttentionOutput {
         selection: &Selection,
         view: usize,
         transform: HeadTransform<'_>,
-        queries: &[f32],
+        queries: HeadRows<'_>,
         kv_store: &KvStore,
         heads: &[usize],
     ) -> Vec<f32> {
@@ -171,7 +171,7 @@ impl AttentionOutput {
         selection: &Selection,
         view: usize,
         transform: HeadTransform<'_>,
-        queries: &[f32],
+        queries: HeadRows<'_>,
         texts: &Texts<E>,
         heads: &[usize],
     ) -> Vec<f32> {
@@ -234,7 +234,7 @@ struct Task<'a, E> {
 }
 
 impl<E: Scratched> Task<'_, E> {
-    fn run(&self, scratch: &mut Scratch<E>, queries: &[f32], want: Want, mixed: &mut [f32], mass: &mut [f32]) {
+    fn run(&self, scratch: &mut Scratch<E>, queries: HeadRows<'_>, want: Want, mixed: &mut [f32], mass: &mut [f32]) {
         let totals = self.exponentials(scratch, queries, mass);
         if want == Want::Mass {
             return;
@@ -250,7 +250,7 @@ impl<E: Scratched> Task<'_, E> {
     }
 
     /// Leaves the exponentials of the tile's scores in the scratch, and each row's mass in `mass`; gives each row's sum.
-    fn exponentials(&self, scratch: &mut Scratch<E>, queries: &[f32], mass: &mut [f32]) -> [f64; TILE] {
+    fn exponentials(&self, scratch: &mut Scratch<E>, queries: HeadRows<'_>, mass: &mut [f32]) -> [f64; TILE] {
         let Shape { heads, key_value_heads, head_size, .. } = self.shape;
         let Tile { view, first, count, .. } = self.tile;
         let span = self.layout.spans[view];
@@ -263,7 +263,7 @@ impl<E: Scratched> Task<'_, E> {
         normed.resize(head_size);
         rotated.resize(head_size);
         for index in 0..count {
-            let query = &queries[((first + index) * heads + self.head) * head_size..][..head_size];
+            let query = queries.get(first + index, self.head);
             self.transform.apply(query, self.position(index), factor, normed, rotated);
             for (piece, values) in rotated.chunks(PIECE).enumerate() {
                 tile_queries.put(index, piece * PIECE, values);

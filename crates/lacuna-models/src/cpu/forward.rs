@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::attention::{AttentionOutput, Shape, Want, tile_rows};
 use super::experts::Routed;
 use super::feed_forward::FeedForward;
-use super::heads::HeadTransform;
+use super::heads::{HeadRows, HeadTransform};
 use super::kernel::{Lines, rms_norm};
 use super::kv_store::KvStore;
 use super::matrix::{Gated, Input};
@@ -73,7 +73,8 @@ impl Forward {
 
     /// Runs everything that all rows need, and tells the dependency scores asked for.
     pub(crate) fn observe(&mut self, layout: &Layout, views: &[View<'_>]) -> Vec<Observation> {
-        let Self { weights, sizes, rope, hidden, kv_store, all, masked, work, .. } = self;
+        let Self { weights, shape, sizes, rope, hidden, kv_store, all, masked, work, .. } = self;
+        let size = shape.head_size;
         let scores = |view: &View<'_>| vec![vec![0.0; view.tokens.len()]; view.attention.len()];
         let squared = |view: &View<'_>| if view.matrix.is_empty() { 0 } else { view.tokens.len().pow(2) };
         let blank =
@@ -93,14 +94,14 @@ impl Forward {
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
             let Work { input, query, key_value, .. } = work;
             let mut fill = || {
-                block.key_value.apply(input, key_value);
+                block.key_value.apply_by_heads(input, key_value, size);
                 let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-                kv_store.fill(layout, layer, transform, key_value);
+                kv_store.fill(layout, layer, transform, HeadRows::by_heads(key_value, layout.rows(), size));
             };
             if layer < last {
                 query.resize(layout.rows() * block.query.matrix.n());
                 // Together, so that no thread waits at the end of the one for the other to begin.
-                rayon::join(fill, || block.query.apply(input, query));
+                rayon::join(fill, || block.query.apply_by_heads(input, query, size));
                 work.finish(*sizes, block, layout, all, rope, kv_store, hidden);
                 collect(&work.attended, layout, all, views, layer, &mut seen);
                 record_rollout(work, layout, all, block.query_transform(*sizes, rope), kv_store, views, &mut rollouts);
@@ -118,7 +119,8 @@ impl Forward {
                 work.normalize(*sizes, block, hidden, Some(masked));
                 work.project_queries(block);
                 let transform = block.query_transform(*sizes, rope);
-                work.attended.compute(layout, masked, transform, &work.query, kv_store, Want::Mass);
+                let queries = HeadRows::by_heads(&work.query, masked.len(), size);
+                work.attended.compute(layout, masked, transform, queries, kv_store, Want::Mass);
                 collect(&work.attended, layout, masked, views, layer, &mut seen);
             }
         }
@@ -131,7 +133,8 @@ impl Forward {
     /// The attention that one row pays to every key of its view, the mean over `sources`. Only the blocks up to the last
     /// source are computed.
     pub(crate) fn attention(&mut self, layout: &Layout, row: usize, sources: &[AttentionSource]) -> Vec<f32> {
-        let Self { weights, sizes, rope, hidden, kv_store, all, masked: one, work, .. } = self;
+        let Self { weights, shape, sizes, rope, hidden, kv_store, all, masked: one, work, .. } = self;
+        let size = shape.head_size;
         rope.extend(layout.spans.iter().map(|span| span.length).max().unwrap_or(0));
         hidden.resize(layout.rows() * sizes.hidden);
         for (row, &token) in hidden.chunks_exact_mut(sizes.hidden).zip(&layout.tokens) {
@@ -144,9 +147,9 @@ impl Forward {
         for (layer, block) in weights.blocks.iter().enumerate().take(last + 1) {
             work.normalize(*sizes, block, hidden, None);
             work.key_value.resize(layout.rows() * block.key_value.matrix.n());
-            block.key_value.apply(&work.input, &mut work.key_value);
+            block.key_value.apply_by_heads(&work.input, &mut work.key_value, size);
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            kv_store.fill(layout, layer, transform, &work.key_value);
+            kv_store.fill(layout, layer, transform, HeadRows::by_heads(&work.key_value, layout.rows(), size));
             for source in sources.iter().filter(|source| source.layer == layer) {
                 work.normalize(*sizes, block, hidden, Some(one));
                 work.project_queries(block);
@@ -156,7 +159,7 @@ impl Forward {
                     one,
                     one.tiles[0].view,
                     transform,
-                    &work.query,
+                    work.queries(one),
                     kv_store,
                     &source.heads,
                 );
@@ -235,7 +238,12 @@ impl Work {
     /// The queries of the rows that entered.
     pub(super) fn project_queries(&mut self, block: &Block) {
         self.query.resize(self.input.rows() * block.query.matrix.n());
-        block.query.apply(&self.input, &mut self.query);
+        block.query.apply_by_heads(&self.input, &mut self.query, self.attended.shape.head_size);
+    }
+
+    /// The queries that were projected, those of a selection.
+    fn queries(&self, selection: &Selection) -> HeadRows<'_> {
+        HeadRows::by_heads(&self.query, selection.len(), self.attended.shape.head_size)
     }
 
     /// Everything after queries, keys and values: `hidden`, the rows of the selection, becomes the block's output.
@@ -271,7 +279,8 @@ impl Work {
         kv_store: &KvStore,
     ) {
         let Self { input, query, attended, .. } = self;
-        attended.compute(layout, selection, block.query_transform(sizes, rope), query, kv_store, Want::All);
+        let queries = HeadRows::by_heads(query, selection.len(), attended.shape.head_size);
+        attended.compute(layout, selection, block.query_transform(sizes, rope), queries, kv_store, Want::All);
         let write = |index: usize, values: &mut [f32]| attended.write_row(selection, index, values);
         input.fill(&block.output.matrix, selection.len(), write);
     }
@@ -322,7 +331,7 @@ fn record_rollout(
     rollouts: &mut Vec<Rollout>,
 ) {
     for view in (0..views.len()).filter(|&view| views[view].rollout) {
-        let paid = work.attended.weights(layout, all, view, transform, &work.query, kv_store, &[]);
+        let paid = work.attended.weights(layout, all, view, transform, work.queries(all), kv_store, &[]);
         match rollouts.iter_mut().find(|rollout| rollout.view == view) {
             Some(rollout) => rollout.layers.push(paid),
             None => rollouts.push(Rollout { view, layers: vec![paid] }),
@@ -355,7 +364,7 @@ fn add_matrices(
 ) {
     for (index, (view, seen)) in views.iter().zip(seen).enumerate() {
         if view.matrix.contains(&layer) {
-            let paid = work.attended.weights(layout, all, index, transform, &work.query, kv_store, &[]);
+            let paid = work.attended.weights(layout, all, index, transform, work.queries(all), kv_store, &[]);
             let layers = view.matrix.len() as f32;
             seen.matrix.iter_mut().zip(paid).for_each(|(mean, paid)| *mean += paid / layers);
         }

@@ -12,6 +12,33 @@ pub(crate) struct HeadTransform<'a> {
     pub(crate) rope: &'a Rope,
 }
 
+/// Rows of several heads in memory, in any order.
+#[derive(Clone, Copy)]
+pub(crate) struct HeadRows<'a> {
+    values: &'a [f32],
+    size: usize,
+    /// From one row to the next.
+    row: usize,
+    /// From one head to the next.
+    head: usize,
+}
+
+impl<'a> HeadRows<'a> {
+    /// Of each head of `size` values row after row.
+    pub(crate) fn by_heads(values: &'a [f32], rows: usize, size: usize) -> Self {
+        Self { values, size, row: size, head: rows * size }
+    }
+
+    /// Row after row, of each head after head.
+    pub(crate) fn by_rows(values: &'a [f32], rows: usize, size: usize) -> Self {
+        Self { values, size, row: values.len().checked_div(rows).unwrap_or_default(), head: size }
+    }
+
+    pub(crate) fn get(&self, row: usize, head: usize) -> &'a [f32] {
+        &self.values[row * self.row + head * self.head..][..self.size]
+    }
+}
+
 impl HeadTransform<'_> {
     /// `output = rotate(norm(head)) · factor` for a head at `position`; `normed` is scratch as long as a head.
     pub(crate) fn apply(&self, head: &[f32], position: usize, factor: f32, normed: &mut [f32], output: &mut [f32]) {

@@ -6,7 +6,7 @@ use half::bf16;
 use lacuna::{Borders, Token};
 
 use super::attention::Shape;
-use super::heads::HeadTransform;
+use super::heads::{HeadRows, HeadTransform};
 use super::kernel::{TOUCH_COST, WORTH_A_THREAD};
 use super::key_values::{Head, KeyValues};
 use super::scratch::{Scratch, Scratched};
@@ -39,8 +39,8 @@ impl KvStore {
         }
     }
 
-    /// Takes the keys and values of a pass in block `layer`, row by row, keys first. Keys are transformed on the way.
-    pub(crate) fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: &[f32]) {
+    /// Takes the keys and values of a pass in block `layer`, the heads of keys first. Keys are transformed on the way.
+    pub(crate) fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: HeadRows<'_>) {
         texts!(self, texts => texts.fill(layout, layer, transform, computed));
     }
 
@@ -130,7 +130,7 @@ impl<E: Scratched> Texts<E> {
         self.seen[view].key_values.head(self.shape, head)
     }
 
-    fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: &[f32]) {
+    fn fill(&mut self, layout: &Layout, layer: usize, transform: HeadTransform<'_>, computed: HeadRows<'_>) {
         self.put_back();
         let Self { shape, seen, runs, .. } = self;
         if seen.len() < layout.spans.len() {
@@ -145,9 +145,9 @@ impl<E: Scratched> Texts<E> {
             }
             seen.key_values.reserve(*shape, span.keys());
         }
-        let width = computed.len().checked_div(layout.rows()).unwrap_or_default();
+        let width = 2 * shape.key_value_heads * shape.head_size;
         let parallel = layout.rows() * width * TOUCH_COST >= WORTH_A_THREAD;
-        Fill { shape: *shape, layout, transform, computed, width, parallel }.views(&layout.spans, seen);
+        Fill { shape: *shape, layout, transform, computed, parallel }.views(&layout.spans, seen);
     }
 
     /// Puts what the views see where it is stored.
@@ -207,9 +207,7 @@ struct Fill<'a> {
     shape: Shape,
     layout: &'a Layout,
     transform: HeadTransform<'a>,
-    computed: &'a [f32],
-    /// Length of a row of keys and values.
-    width: usize,
+    computed: HeadRows<'a>,
     parallel: bool,
 }
 
@@ -251,8 +249,7 @@ impl Fill<'_> {
             let most = (columns - first % columns).min(positions.len() - row);
             let count = (0..most).take_while(|index| key(row + index) == first + index).count();
             for index in 0..count {
-                let computed = &self.computed[(span.start + row + index) * self.width..][..self.width];
-                let part = |head: usize| &computed[head * size..][..size];
+                let part = |head: usize| self.computed.get(span.start + row + index, head);
                 self.transform.apply(part(number), positions[row + index], 1.0, normed, rotated);
                 E::narrow(rotated, 1.0, &mut keys[index * size..][..size]);
                 E::narrow(part(heads + number), 1.0, &mut values[index * size..][..size]);

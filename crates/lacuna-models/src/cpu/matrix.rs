@@ -77,12 +77,17 @@ impl Matrix {
 
     /// `output (+)= input · self`, row-major. The input must have been filled in this matrix's activation format.
     pub(crate) fn multiply(&self, input: &Input, output: &mut [f32], add: bool) {
+        self.multiply_in_blocks(input, output, self.n(), add);
+    }
+
+    /// The same in blocks of `width` columns: of each block row after row.
+    fn multiply_in_blocks(&self, input: &Input, output: &mut [f32], width: usize, add: bool) {
         assert_eq!(input.format, self.activations(), "the input was filled for another matrix");
         match self {
-            Self::F32(panels) => multiply(&input.f32, panels, output, panels.n(), add),
-            Self::Bf16(panels) => multiply(&input.bf16, panels, output, panels.n(), add),
-            Self::Int8(panels) => multiply(&input.int8, panels, output, panels.n(), add),
-            Self::Int4(panels) => multiply(&input.int8, panels, output, panels.n(), add),
+            Self::F32(panels) => multiply(&input.f32, panels, output, width, add),
+            Self::Bf16(panels) => multiply(&input.bf16, panels, output, width, add),
+            Self::Int8(panels) => multiply(&input.int8, panels, output, width, add),
+            Self::Int4(panels) => multiply(&input.int8, panels, output, width, add),
         }
     }
 
@@ -187,10 +192,16 @@ pub(crate) struct Linear {
 impl Linear {
     /// `output = input · matrix + bias`, row-major.
     pub(crate) fn apply(&self, input: &Input, output: &mut [f32]) {
+        self.apply_by_heads(input, output, self.matrix.n());
+    }
+
+    /// The same head by head: of each head of `size` columns row after row.
+    pub(crate) fn apply_by_heads(&self, input: &Input, output: &mut [f32], size: usize) {
         if let Some(bias) = &self.bias {
-            output.par_chunks_exact_mut(bias.len()).with_min_len(16).for_each(|row| row.copy_from_slice(bias));
+            let heads = output.par_chunks_exact_mut(input.rows() * size).zip(bias.par_chunks_exact(size));
+            heads.for_each(|(head, bias)| head.chunks_exact_mut(size).for_each(|row| row.copy_from_slice(bias)));
         }
-        self.matrix.multiply(input, output, self.bias.is_some());
+        self.matrix.multiply_in_blocks(input, output, size, self.bias.is_some());
     }
 
     /// `output += input · matrix + bias`, row-major.

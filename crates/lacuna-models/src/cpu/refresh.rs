@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::attention::tile_rows;
 use super::forward::{Forward, collect};
-use super::heads::HeadTransform;
+use super::heads::{HeadRows, HeadTransform};
 use super::kernel::{Lines, rms_norm};
 use super::kv_store::KvStore;
 use crate::layout::{Layout, Selection};
@@ -60,7 +60,7 @@ impl Refreshed {
 impl Forward {
     /// The pass of one view, which is all of the layout.
     pub(crate) fn refresh(&mut self, layout: &Layout, view: &View<'_>, asked: Refresh) -> Observation {
-        let Self { weights, sizes, rope, refreshed, masked: selection, work, .. } = self;
+        let Self { weights, shape, sizes, rope, refreshed, masked: selection, work, .. } = self;
         let (length, width) = (view.tokens.len(), sizes.hidden);
         let Refreshed { runs, kv_store, output } = refreshed;
         let given = runs.entry(view.run).or_default();
@@ -95,7 +95,8 @@ impl Forward {
             let fresh = layer.update(selection, &work.key_value, length, prompt, changed.unwrap_or(0));
 
             let transform = HeadTransform { norm: block.key_norm.as_deref(), epsilon: sizes.epsilon, rope };
-            kv_store.fill(layout, number, transform, &layer.key_value);
+            let computed = HeadRows::by_rows(&layer.key_value, length, shape.head_size);
+            kv_store.fill(layout, number, transform, computed);
             selection.select(layout, fresh.into_iter(), tile_rows());
             output.resize(selection.len() * width);
             if selection.len() > 0 {
