@@ -75,6 +75,9 @@ pub fn check(arguments: impl IntoIterator<Item = OsString>, elsewhere: bool) -> 
 
 /// A complaint about arguments, without the usage.
 fn one_line(error: &clap::Error) -> String {
+    if !error.use_stderr() {
+        return "--help and --version are for the command line: leave them out".to_string();
+    }
     let text = error.render().to_string();
     let lines =
         text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));

@@ -524,12 +524,15 @@ fn keys_that_are_left_out_have_the_value_of_the_official_class() {
 
 #[test]
 fn the_rotary_embedding_may_be_described_as_transformers_5_does() {
-    let sdar = |parameters: Value| {
-        let unnamed = Altered::copy("families/sdar").edit("config.json", |config| drop(config.remove("rope_theta")));
+    let family = |name: &str, parameters: Value| {
+        let unnamed = Altered::copy(name).edit("config.json", |config| drop(config.remove("rope_theta")));
         unnamed.set("rope_parameters", parameters)
     };
+    let sdar = |parameters: Value| family("families/sdar", parameters);
     let theta = |altered: Altered| described(&altered).attention.rope_theta;
-    assert_eq!(theta(sdar(json!({"rope_type": "default", "rope_theta": 3e5}))), 3e5);
+    let plain = json!({"rope_type": "default", "rope_theta": 3e5});
+    assert_eq!(theta(sdar(plain.clone())), 3e5);
+    assert_eq!(theta(family("families/llada-moe-alt", plain)), 3e5);
     assert_eq!(theta(Altered::copy("families/sdar").set("rope_scaling", json!({"rope_type": "default"}))), 1e6);
     for parameters in [
         json!({"rope_type": "yarn", "rope_theta": 3e5, "factor": 4.0}),

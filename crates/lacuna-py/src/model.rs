@@ -663,7 +663,7 @@ fn without_lengths(options: Option<&Bound<'_, PyDict>>) -> PyResult<Request> {
 /// Says what is wrong with what `Model` and `Model.generate` are to be asked, without loading the weights. If they are on another
 /// machine (`elsewhere`), a path that is not on this one is not missed.
 #[pyfunction]
-#[pyo3(signature = (path, *, elsewhere, precision = None, system = None, raw = false, stop = None, **options))]
+#[pyo3(signature = (path, elsewhere, /, *, precision = None, system = None, raw = false, stop = None, **options))]
 pub(crate) fn check_options(
     path: Option<PathBuf>,
     elsewhere: bool,

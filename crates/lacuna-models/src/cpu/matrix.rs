@@ -199,7 +199,9 @@ impl Linear {
     pub(crate) fn apply_by_heads(&self, input: &Input, output: &mut [f32], size: usize) {
         if let Some(bias) = &self.bias {
             let heads = output.par_chunks_exact_mut((input.rows() * size).max(1)).zip(bias.par_chunks_exact(size));
-            heads.for_each(|(head, bias)| head.chunks_exact_mut(size).for_each(|row| row.copy_from_slice(bias)));
+            heads.for_each(|(head, bias)| {
+                head.par_chunks_exact_mut(size).with_min_len(16).for_each(|row| row.copy_from_slice(bias));
+            });
         }
         self.matrix.multiply_in_blocks(input, output, size, self.bias.is_some());
     }

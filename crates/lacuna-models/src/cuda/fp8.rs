@@ -11,7 +11,7 @@ use super::gpu::Gpu;
 use crate::architecture::{Architecture, Experts, FeedForward};
 use crate::{Error, Result};
 
-/// The first cublasLt that does, as it tells its version.
+/// The first cublasLt that takes a scale for each row and column, as it tells its version.
 const OLDEST_CUBLAS: usize = 12_09_00;
 /// Sizes of matrices must be multiples of this.
 const STEP: usize = 16;
@@ -27,7 +27,7 @@ pub(crate) fn check(gpu: &Gpu, architecture: &Architecture) -> Result<()> {
 }
 
 fn possible(gpu: &str, capability: i32, cublas: usize, architecture: &Architecture) -> Result<()> {
-    // Only there cublasLt takes a scale for each row and column.
+    // Only there cublasLt takes such scales.
     if capability != HOPPER {
         let (major, minor) = (capability / 10, capability % 10);
         return Err(Error::no_hopper(format!("{gpu} is of compute capability {major}.{minor}, not 9.0")));

@@ -34,7 +34,13 @@ struct Keys {
     moe_router_score_function: Option<String>,
     router_num_group: Option<Value>,
     qk_layernorm: Option<bool>,
-    /// Its configuration class has no default that makes sense.
+    /// Where transformers 5 writes `rope_theta`.
+    rope_parameters: Option<Value>,
+}
+
+/// A key for which its configuration class has no default that makes sense.
+#[derive(Deserialize)]
+struct Theta {
     rope_theta: f64,
 }
 
@@ -69,7 +75,11 @@ fn describe(config: &Config<'_>) -> Result<Architecture> {
     let is_dense = |layer: usize| frequencies[layer] == 0;
     let layers = config.layers(keys.num_hidden_layers, |layer| if is_dense(layer) { dense } else { experts })?;
     let names = Names { shared: "shared_expert", router_bias: "mlp.expert_bias", ..qwen::NAMES };
-    let defaults = Defaults { rope_theta: keys.rope_theta, rms_norm_eps: 1e-5, ..Defaults::QWEN };
+    let rope_theta = match keys.rope_parameters.and_then(|parameters| parameters["rope_theta"].as_f64()) {
+        Some(theta) => theta,
+        None => config.parse::<Theta>()?.rope_theta,
+    };
+    let defaults = Defaults { rope_theta, rms_norm_eps: 1e-5, ..Defaults::QWEN };
     let traits = Traits { head_norm: keys.qk_layernorm.unwrap_or(false), defaults, names, ..Traits::PLAIN };
     qwen::describe(config, &FAMILY, traits, layers)
 }

@@ -51,8 +51,9 @@ def restore_run(setup: dict[str, Any], answers: Any) -> Run:
 
 def check_options(
     path: str | PathLike[str] | None,
-    *,
     elsewhere: bool,
+    /,
+    *,
     precision: str | None = None,
     system: str | None = None,
     raw: bool = False,

@@ -130,14 +130,16 @@ class OnACluster(unittest.TestCase):
 
     def test_the_path_of_another_machine_is_not_missed_but_the_rest_is_checked(self):
         check = lacuna._native.check_options
-        check("/no/model", elsewhere=True, layer=99, regex="a*")
-        check("/no/model.gguf", elsewhere=True)
+        check("/no/model", True, layer=99, regex="a*")
+        check("/no/model.gguf", True)
         with self.assertRaisesRegex(ValueError, "^unknown strategy 'doss'"):
-            check("/no/model", elsewhere=True, strategy="doss")
+            check("/no/model", True, strategy="doss")
         with self.assertRaisesRegex(ValueError, "gamma has no effect with 'confidence'"):
-            check("/no/model", elsewhere=True, strategy="confidence", gamma=1.0)
+            check("/no/model", True, strategy="confidence", gamma=1.0)
         with self.assertRaises(FileNotFoundError):
-            check(str(self.folder), elsewhere=False)
+            check(str(self.folder), False)
+        with self.assertRaisesRegex(lacuna.Error, "elsewhere"):
+            lacuna.ray.generate(ray.data.from_items([{"prompt": PROMPTS[0]}]), elsewhere=True)
         command = lacuna._native.check_command
         command(["serve", "--model", "/no/model"], elsewhere=True)
         command(["serve", "--config", "/no/file"], elsewhere=True)
@@ -152,7 +154,7 @@ class OnACluster(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, no_room):
             lacuna.ray.evaluate(["words", "--out", str(self.folder / "out")], gpus=1)
         with self.assertWarnsRegex(
-            UserWarning, "^the cluster has room for 1 workers with cpus=1, beside 1 CPU, but 2 are"
+            UserWarning, "^the cluster has room for 1 of 2 workers with cpus=1, beside 1 CPU: the rest waits"
         ):
             lacuna.ray.generate(rows, concurrency=2)
         for wrong in [{"concurrency": 0}, {"cpus": 0}, {"gpus": -1}]:

@@ -240,7 +240,7 @@ unsafe fn sums_i8_widened<const R: usize>(a: *const i16, b: *const i8, depth: us
     unsafe { scale_i8(&sums, a.add(ROWS * DEPTH).cast(), b.add(depth * COLUMNS)) }
 }
 
-/// Most rows of a tile of [`tile_nibbles`]: for more it pays to widen a run once and keep it in memory.
+/// Most rows of a tile of [`tile_nibbles`]: for more it pays to widen a run once and keep it in memory, except with AMX.
 pub(super) const NIBBLE_ROWS: usize = 8;
 
 /// `output (+)= activations · weights` for few rows, with weights in four bits that are widened in registers.
@@ -335,7 +335,7 @@ unsafe fn nibble_scales(groups: *const u8) -> [[__m512i; 2]; 2] {
     let mut scales = [[_mm512_setzero_si512(); 2]; 2];
     for half in 0..2 {
         // SAFETY: the caller promises a byte of each column.
-        let bytes = _mm512_cvtepu8_epi32(unsafe { _mm_loadu_epi8(groups.add(16 * half).cast()) });
+        let bytes = _mm512_cvtepu8_epi32(unsafe { _mm_loadu_si128(groups.add(16 * half).cast()) });
         let scale = _mm512_add_epi32(_mm512_and_epi32(bytes, _mm512_set1_epi32(15)), _mm512_set1_epi32(1));
         let zero = _mm512_mullo_epi16(scale, _mm512_srli_epi32::<4>(bytes));
         let both = _mm512_or_epi32(scale, _mm512_slli_epi32::<16>(scale));

@@ -131,7 +131,7 @@ impl Piece<'_> {
     /// Writes it to an output, or adds it to what stands there.
     ///
     /// # Safety
-    /// All its rows and columns have room there, and nobody else reads or writes them meanwhile. `copy` is one of its kernel's.
+    /// All its rows and columns have room there, and nobody else reads or writes them meanwhile. The machine has the instructions of `copy`.
     unsafe fn store(&self, output: &Target, copy: CopyRows, add: bool) {
         let from = Rows { start: self.values.as_ptr().cast_mut(), stride: self.stride };
         for (column, count) in output.cut(self.column..self.column + self.columns) {

@@ -43,10 +43,6 @@ pub(crate) struct Rows {
     pub(crate) stride: usize,
 }
 
-// SAFETY: who reads or writes them sees to it that nobody else does.
-#[allow(unsafe_code)]
-unsafe impl Sync for Rows {}
-
 impl Rows {
     /// The rows from a row and column on.
     pub(crate) fn at(&self, row: usize, column: usize) -> Self {
@@ -82,7 +78,8 @@ pub(crate) struct Kernel<E: 'static> {
     /// Most rows of a task: with a run of `depth` values they stay in the second cache.
     pub(crate) task_rows: usize,
     /// If there is one, sums of several runs are kept side by side, and copied where they belong when they are whole, unless rows are near
-    /// each other there. Otherwise they are added there run by run, which costs less where a tile is stored row by row.
+    /// each other there. Otherwise they are added there run by run, which costs less where a tile is stored row by row; only tiles
+    /// that belong to several blocks of columns are copied then too.
     pub(crate) copy: Option<CopyRows>,
     /// Rounds a row of activations to multiples of a scale and writes it block by block.
     pub(crate) narrow: fn(values: &[f32], scale: f32, blocks: Blocks<'_>),

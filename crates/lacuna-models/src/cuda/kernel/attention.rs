@@ -85,7 +85,8 @@ impl Geometry {
                 128 if variant.architecture == HOPPER => 3,
                 _ => 1,
             };
-            // Queries, and of each team two stages of keys and one of values; rows lie an odd number of 16-byte pieces apart.
+            // Queries, and of each team two stages of keys and one of values; rows lie an odd number of 16-byte pieces
+            // apart, or stages begin at multiples of 1024 bytes, which takes less.
             let stages = 1 + 3 * teams;
             Self { tile: 64, threads: teams * 128, shared: stages * KEYS * ((2 * head_size.div_ceil(16)) | 1) * 16 }
         } else {

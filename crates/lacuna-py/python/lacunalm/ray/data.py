@@ -58,7 +58,7 @@ def generate(
     asked: dict[str, Any] = {"raw": raw, "system": system, "stop": stop, "strategy": strategy} | options
     # What is registered in the actors is not known here.
     if setup is None:
-        check_options(path, elsewhere=room.elsewhere, precision=precision, **asked)
+        check_options(path, room.elsewhere, precision=precision, **asked)
     added = ["text", "tokens", "nfe", "strategy"] + ["run"] * trace
     needed = [prompt] if id is None else [prompt, id]
     if isinstance(seed, str):

@@ -35,8 +35,11 @@ def evaluate(
     it, too. Model and data must be found under the same path here and on every node.
     """
     arguments = list(arguments)
-    if any(argument.split("=")[0] == "--shard" for argument in arguments):
+    names = {argument.split("=")[0] for argument in arguments}
+    if "--shard" in names:
         raise ValueError("--shard says which of several machines this is, but here Ray says it: leave it out")
+    if "--ray" in names:
+        raise ValueError("--ray is for the command line, but here address= says which cluster it is: leave it out")
     shards = None if shards is None else positive("shards", shards)
     check_command(["eval", *arguments], elsewhere=False)
     out = pathlib.Path(_value(arguments, "--out", "results"))
@@ -141,6 +144,9 @@ def command(arguments: Sequence[str]) -> int:
         return 130
     except (Error, ValueError, ConnectionError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except ray.exceptions.RayError as error:
+        print(f"error: a shard failed: {str(error).strip().splitlines()[-1]}", file=sys.stderr)
         return 1
 
 

@@ -21,9 +21,10 @@ class Room:
         )
         each = {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
         nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        fits = [int(min(node["Resources"].get(name, 0) / each[name] for name in each)) for node in nodes]
+        # A tenth of a GPU fits three times into three tenths, which are a little less.
+        fits = [int(min(node["Resources"].get(name, 0) / each[name] for name in each) + 1e-9) for node in nodes]
         free = sum(node["Resources"].get("CPU", 0) for node in nodes) - kept
-        self.workers = max(0, min(sum(fits), int(free / cpus)))
+        self.workers = max(0, min(sum(fits), int(free / cpus + 1e-9)))
         machines = {node["NodeManagerHostname"] for node, fit in zip(nodes, fits, strict=True) if fit}
         self.elsewhere = machines != {platform.node()}
         """True if a worker may be on another machine than this one, with other files."""
@@ -36,6 +37,6 @@ class Room:
             )
         if wanted is None or wanted <= self.workers:
             return wanted or self.workers
-        there = f"the cluster has room for {self.workers} workers with {self.need}"
-        warnings.warn(f"{there}, but {wanted} are asked for: the rest waits until the cluster grows", stacklevel=3)
+        there = f"room for {self.workers} of {wanted} workers" if self.workers else "no room yet for a worker"
+        warnings.warn(f"the cluster has {there} with {self.need}: the rest waits until it grows", stacklevel=3)
         return wanted
