@@ -138,7 +138,7 @@ class OnACluster(unittest.TestCase):
             check("/no/model", True, strategy="confidence", gamma=1.0)
         with self.assertRaises(FileNotFoundError):
             check(str(self.folder), False)
-        with self.assertRaisesRegex(lacuna.Error, "elsewhere"):
+        with self.assertRaisesRegex(TypeError, "^unknown option 'elsewhere'"):
             lacuna.ray.generate(ray.data.from_items([{"prompt": PROMPTS[0]}]), elsewhere=True)
         command = lacuna._native.check_command
         command(["serve", "--model", "/no/model"], elsewhere=True)
