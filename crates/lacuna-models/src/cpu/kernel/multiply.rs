@@ -32,10 +32,13 @@ pub(crate) fn multiply<E: Element>(
     let output = Target { start: output.as_mut_ptr(), width, rows: m };
     let product = Product { activations, weights, gated: false };
     let kernel = weights.kernel();
-    let crossed = width < n && !width.is_multiple_of(kernel.columns);
-    let copy = if crossed { Some(scalar::copy_rows as CopyRows) } else { None };
-    let apart = width > NEAR && weights.k() > kernel.depth;
-    match kernel.copy.filter(|_| crossed || apart).or(copy) {
+    let copy = if width < n && !width.is_multiple_of(kernel.columns) {
+        // Blocks end inside a panel.
+        Some(kernel.copy.unwrap_or(scalar::copy_rows))
+    } else {
+        kernel.copy.filter(|_| width > NEAR && weights.k() > kernel.depth)
+    };
+    match copy {
         Some(copy) => {
             // All kernels for int8 give the same bits, so all begin with what stands there.
             let start = Some((&output, copy)).filter(|_| add && E::SCALED);
